@@ -1,0 +1,120 @@
+#include "comm/threads/thread_hub.h"
+
+#include <cstring>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "comm/threads/thread_world.h"
+
+namespace moesaic {
+
+/// One rank's side of one collective, from offer to completion.
+class ThreadHub::Meeting {
+ public:
+  Meeting(ThreadWorld& world, Ring& ring, std::vector<int64_t> ranks, size_t me, uint64_t sequence,
+          Offer offer, Pull pull)
+      : world_(world),
+        ring_(ring),
+        ranks_(std::move(ranks)),
+        me_(me),
+        sequence_(sequence),
+        offer_(offer),
+        pull_(std::move(pull)),
+        deadline_(now() + world.timeout()) {}
+
+  bool advance() {
+    world_.check();
+    if (stage_ == 0) {
+      if (sequence_ > kCells && !all([&](Cell& c) { return c.finished >= sequence_ - kCells; }))
+        return late();
+      Cell& mine = ring_.at(sequence_, me_);
+      mine.offer = offer_;
+      mine.posted.store(sequence_, std::memory_order_release);
+      stage_ = 1;
+    }
+    if (stage_ == 1) {
+      if (!all([&](Cell& c) { return c.posted.load(std::memory_order_acquire) == sequence_; })) return late();
+      std::vector<Offer> offers(ring_.members);
+      for (size_t p = 0; p < ring_.members; ++p) offers[p] = ring_.at(sequence_, p).offer;
+      compare(offers);
+      if (pull_) pull_(offers);
+      ring_.at(sequence_, me_).finished.store(sequence_, std::memory_order_release);
+      stage_ = 2;
+    }
+    if (!all([&](Cell& c) { return c.finished.load(std::memory_order_acquire) >= sequence_; })) return late();
+    return true;
+  }
+
+ private:
+  static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+  template <class F>
+  bool all(F&& f) {
+    for (size_t p = 0; p < ring_.members; ++p)
+      if (!f(ring_.at(sequence_, p))) return false;
+    return true;
+  }
+  void compare(const std::vector<Offer>& offers) {
+    for (size_t p = 0; p < offers.size(); ++p) {
+      if (std::strcmp(offers[p].kind, offer_.kind) == 0 && offers[p].size == offer_.size) continue;
+      world_.abort(fmt::format("{} called {} of size {} where {} called {} of size {}",
+                               world_.describe(ranks_[me_]), offer_.kind, offer_.size,
+                               world_.describe(ranks_[p]), offers[p].kind, offers[p].size));
+      world_.check();
+    }
+  }
+  /// Not yet; looks at the clock now and then and ends the job when the others are overdue.
+  bool late() {
+    if (++asked_ % 64 != 0 || now() < deadline_) return false;
+    std::string missing;
+    for (size_t p = 0; p < ring_.members; ++p) {
+      Cell& c = ring_.at(sequence_, p);
+      const bool here = stage_ == 2   ? c.finished.load() >= sequence_
+                        : stage_ == 1 ? c.posted.load() == sequence_
+                                      : true;
+      if (!here) missing += (missing.empty() ? "" : ", ") + world_.describe(ranks_[p]);
+    }
+    world_.abort(fmt::format("{} did not join {} number {} within {:g} s; waiting: {}", missing, offer_.kind,
+                             sequence_, world_.timeout(), world_.describe(ranks_[me_])));
+    world_.check();
+    return false;
+  }
+
+  ThreadWorld& world_;
+  Ring& ring_;
+  std::vector<int64_t> ranks_;
+  size_t me_;
+  uint64_t sequence_;
+  Offer offer_;
+  Pull pull_;
+  double deadline_;
+  int stage_ = 0;
+  uint64_t asked_ = 0;
+};
+
+ThreadHub::ThreadHub(ThreadWorld& world, std::vector<int64_t> ranks)
+    : world_(world), ranks_(std::move(ranks)), ring_(ranks_.size()) {
+  for (size_t i = 0; i < ranks_.size() * ranks_.size(); ++i) pairs_.push_back(std::make_unique<Ring>(2));
+}
+
+Pending ThreadHub::meet(Ring& ring, std::vector<int64_t> global_ranks, size_t me, uint64_t sequence,
+                        Offer offer, Pull pull) {
+  auto meeting =
+      std::make_shared<Meeting>(world_, ring, std::move(global_ranks), me, sequence, offer, std::move(pull));
+  return [meeting] { return meeting->advance(); };
+}
+
+Pending ThreadHub::collective(int64_t rank, uint64_t sequence, Offer offer, Pull pull) {
+  return meet(ring_, ranks_, static_cast<size_t>(rank), sequence, offer, std::move(pull));
+}
+
+Pending ThreadHub::message(int64_t source, int64_t destination, bool sender, uint64_t sequence, Offer offer,
+                           Pull pull) {
+  MOESAIC_CHECK(source != destination);
+  const auto s = static_cast<size_t>(source), d = static_cast<size_t>(destination);
+  return meet(*pairs_[s * ranks_.size() + d], {ranks_[s], ranks_[d]}, sender ? 0 : 1, sequence, offer,
+              std::move(pull));
+}
+
+}  // namespace moesaic

@@ -1,0 +1,68 @@
+#pragma once
+// Where the thread ranks of one group meet. Collective number q uses cell q mod kCells of each rank: a rank
+// posts its buffers there, waits until all have, pulls what it needs straight from the others' memory, says
+// so, and is complete when all others have pulled from it. No locks: each cell is written by one rank and
+// read by the others in turn.
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace moesaic {
+
+class ThreadWorld;
+
+/// What a rank offers to the others in one collective.
+struct Offer {
+  const char* kind = "";             // which collective, to catch ranks that disagree
+  int64_t size = 0;                  // its bytes, count or root, for the same
+  const std::byte* data = nullptr;   // what is sent
+  const int32_t* offsets = nullptr;  // all_to_all_rows: send_offsets
+};
+
+class ThreadHub {
+ public:
+  /// `pull(offers)` does a rank's part once everybody's offer is there.
+  using Pull = std::function<void(const std::vector<Offer>& offers)>;
+
+  ThreadHub(ThreadWorld& world, std::vector<int64_t> ranks);
+
+  int64_t size() const { return static_cast<int64_t>(ranks_.size()); }
+  /// Collective number `sequence` (from 1) of rank `rank` of the group.
+  Pending collective(int64_t rank, uint64_t sequence, Offer offer, Pull pull);
+  /// A message (from 1 for each pair); pull = null at the sender.
+  Pending message(int64_t source, int64_t destination, bool sender, uint64_t sequence, Offer offer,
+                  Pull pull);
+
+ private:
+  static constexpr uint64_t kCells = 64;
+  struct alignas(64) Cell {
+    std::atomic<uint64_t> posted{0};    // number of the collective whose offer is here
+    std::atomic<uint64_t> finished{0};  // number of the last collective whose pull is over
+    Offer offer;
+  };
+  /// The cells of one meeting of `members` ranks.
+  struct Ring {
+    explicit Ring(size_t members) : cells(members * kCells), members(members) {}
+    Cell& at(uint64_t sequence, size_t member) { return cells[sequence % kCells * members + member]; }
+    std::vector<Cell> cells;
+    size_t members;
+  };
+  class Meeting;
+
+  Pending meet(Ring& ring, std::vector<int64_t> global_ranks, size_t me, uint64_t sequence, Offer offer,
+               Pull pull);
+
+  ThreadWorld& world_;
+  std::vector<int64_t> ranks_;
+  Ring ring_;
+  std::vector<std::unique_ptr<Ring>> pairs_;  // [source * size + destination]
+};
+
+std::unique_ptr<Communicator> make_thread_communicator(std::shared_ptr<ThreadHub> hub, int64_t rank);
+
+}  // namespace moesaic

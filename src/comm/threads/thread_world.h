@@ -1,0 +1,68 @@
+#pragma once
+// What the thread ranks of one process share: abort, status, host-side agreement, and the meeting places of
+// their groups.
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace moesaic {
+
+class ThreadHub;
+
+class ThreadWorld {
+ public:
+  /// `timeout`: seconds that a rank waits for another before the job ends.
+  ThreadWorld(int64_t size, double timeout);
+  ~ThreadWorld();
+
+  int64_t size() const { return static_cast<int64_t>(status_.size()); }
+  double timeout() const { return timeout_; }
+
+  void abort(const std::string& message);
+  bool aborted() const { return aborted_.load(std::memory_order_acquire); }
+  /// Throws CommError with the abort's message, if there was one.
+  void check() const;
+  std::string message() const;
+
+  void set_step(int64_t rank, int64_t step);
+  void set_operation(int64_t rank, const std::string& operation);
+  /// "rank 2 (step 5, last operation: all_gather tokens)"
+  std::string describe(int64_t rank) const;
+
+  /// Blocks until all ranks have called it, then returns everybody's text.
+  std::vector<std::string> all_gather(int64_t rank, const std::string& mine);
+
+  /// This rank's end of the group of these global ranks (in order; must contain `rank`). Every member calls
+  /// it; the same list always means the same group, and a second call on one rank gives a second, independent
+  /// communicator.
+  std::unique_ptr<Communicator> communicator(const std::vector<int64_t>& ranks, int64_t rank);
+
+ private:
+  struct Status {
+    int64_t step = -1;
+    std::string operation = "start";
+  };
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Status> status_;
+  std::atomic<bool> aborted_{false};
+  std::string message_;
+  double timeout_;
+  // Host-side all_gather: round r collects into texts_; the last to come publishes result_ and starts round r
+  // + 1.
+  uint64_t round_ = 0;
+  std::vector<std::string> texts_;
+  std::vector<bool> here_;
+  std::vector<std::string> result_;
+  std::map<std::vector<int64_t>, std::vector<std::shared_ptr<ThreadHub>>> hubs_;
+  std::map<std::pair<std::vector<int64_t>, int64_t>, size_t>
+      taken_;  // (group, rank) -> communicators made so far
+};
+
+}  // namespace moesaic

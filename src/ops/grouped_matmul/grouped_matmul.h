@@ -1,0 +1,30 @@
+#pragma once
+// One matrix product per local expert, on rows sorted by expert. Group sizes are read on the device: group i
+// owns rows offsets[i] .. offsets[i + 1]; groups may be empty; rows from offsets[E_local] on are neither read
+// nor written.
+#include "device/program.h"
+
+namespace moesaic::ops {
+
+/// y [R, N] = x w[group]^T with w [E_local, N, K] (trans_w, forward), or
+/// y [R, K] = x w[group]   with w [E_local, N, K] (data gradient).
+/// x: [R, *], or with x_rows i32 [R] (row map) any number of rows: row r of the product reads x row
+/// x_rows[r]. offsets: i32 [E_local + 1]. x, w: f32 or bf16, the same; y: f32 or bf16; FP32 accumulation, y
+/// rounded once. Bits of a row do not depend on the sizes of the groups (one-row groups are padded to two).
+/// `expected_rows`: for the cost (T K when balanced): 2 rows N K operations; x, y rows and all of w once.
+struct GroupedMatmul {
+  Handle x, x_rows, w, offsets, y;
+  bool trans_w = true;
+  double expected_rows = 0;
+};
+void grouped_matmul(Program& g, Stream stream, const GroupedMatmul& args);
+
+/// dw [E_local, N, K] += dy[group rows]^T x[group rows], f32; empty groups add nothing.
+/// dy [R, N] and x [R, K], each optionally through a row map i32 [R].
+struct GroupedMatmulWeightGrad {
+  Handle dy, dy_rows, x, x_rows, offsets, dw;
+  double expected_rows = 0;
+};
+void grouped_matmul_weight_grad(Program& g, Stream stream, const GroupedMatmulWeightGrad& args);
+
+}  // namespace moesaic::ops

@@ -1,0 +1,47 @@
+#pragma once
+// What every op has: arguments as a struct of handles, a function that checks shapes, states the cost and
+// records one node, and a body per device. An op's folder holds
+//   <op>.h        the contract: shapes, rounding points, formulas, cost
+//   <op>.cpp      checks, cost, recording
+//   <op>_cpu.cpp  the readable reference, FP32 or BF16
+//   <op>_cuda.cu  the kernel
+// Accumulation: activation gradients are written (=), parameter gradients are added to (+=), always FP32.
+// Numerics: BF16 tensors are widened to FP32, computed in FP32, and rounded once when stored, unless the
+// contract says otherwise. An optional handle is one that may be left default (Handle{}).
+#include <initializer_list>
+
+#include "base/check.h"
+#include "device/op_context.h"
+#include "device/program.h"
+
+namespace moesaic::ops {
+
+/// The body for the program's device. Devices without data get an empty one.
+template <class Args>
+Run body(const Program& g, void (*cpu)(const OpContext&, const Args&), const Args& args) {
+  if (g.device() == DeviceKind::cpu) return [cpu, args](const OpContext& c) { cpu(c, args); };
+  return [](const OpContext&) {};
+}
+
+/// Bytes of these tensors together, absent ones left out: what an op that reads or writes each once must
+/// move.
+inline double bytes_of(const Program& g, std::initializer_list<Handle> handles) {
+  double sum = 0;
+  for (Handle h : handles)
+    if (h) sum += static_cast<double>(g.info(h).bytes());
+  return sum;
+}
+
+/// in/out/inout lists with absent handles left out: accesses({in(a), out(b)}).
+inline std::vector<Access> accesses(std::initializer_list<Access> list) {
+  std::vector<Access> present;
+  for (const Access& access : list)
+    if (access.handle) present.push_back(access);
+  return present;
+}
+
+inline bool is_float(DType type) {
+  return type == DType::f32 || type == DType::bf16;
+}
+
+}  // namespace moesaic::ops

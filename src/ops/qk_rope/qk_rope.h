@@ -1,0 +1,29 @@
+#pragma once
+// What stands between the QKV projection and attention: an optional RMSNorm of each query and key head
+// (Qwen3), then rotary positions (Su et al., 2021) in the half-split form of Hugging Face: pairs (i, i +
+// A/2). Layout of qkv: [T, (H + 2 G) A], a row is [H query heads | G key heads | G value heads]. Values are
+// copied.
+#include "device/program.h"
+
+namespace moesaic::ops {
+
+/// out = rope(norm(qkv)); angle of pair i at position p: p * theta^(-2 i / A), computed in FP32 (positions in
+/// FP64). positions: i32 [T]. gain_q, gain_k: [A], both or neither. out may be qkv itself (in place). One
+/// rounding, at the end.
+struct QkRopeForward {
+  Handle qkv, positions, gain_q, gain_k, out;
+  int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  float theta = 10000, eps = 1e-5f;
+};
+void qk_rope_forward(Program& g, Stream stream, const QkRopeForward& args);
+
+/// d_qkv from d_out. With gains, qkv (before norm and rope) is needed, and d_gain_q, d_gain_k [A] f32 are
+/// added to. d_qkv may be d_out itself (in place).
+struct QkRopeBackward {
+  Handle d_out, qkv, positions, gain_q, gain_k, d_qkv, d_gain_q, d_gain_k;
+  int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  float theta = 10000, eps = 1e-5f;
+};
+void qk_rope_backward(Program& g, Stream stream, const QkRopeBackward& args);
+
+}  // namespace moesaic::ops

@@ -1,0 +1,25 @@
+#pragma once
+// RMSNorm over the last dim (Zhang and Sennrich, 2019), with an optional residual addition in front.
+#include "device/program.h"
+
+namespace moesaic::ops {
+
+/// s = x + residual (residual absent: s = x), rstd = 1 / sqrt(mean(s^2) + eps), y = s * rstd * gain.
+/// x, residual, y, sum: [T, D] f32 or bf16; gain: [D] f32 or bf16; rstd: [T] f32. `sum` = s is written when
+/// present (required with residual); with BF16, rstd and y are computed from the rounded s. rstd is optional.
+struct RmsNormForward {
+  Handle x, residual, gain, sum, y, rstd;
+  float eps = 1e-5f;
+};
+void rmsnorm_forward(Program& g, Stream stream, const RmsNormForward& args);
+
+/// dx = add + rstd * (dy gain - s rstd^2 mean(dy gain s)); dgain += sum over rows of dy s rstd.
+/// x = s of the forward pass; `add` [T, D] optional (the residual's gradient); dgain [D] f32. rstd is
+/// recomputed from x when absent.
+struct RmsNormBackward {
+  Handle dy, x, gain, rstd, add, dx, dgain;
+  float eps = 1e-5f;
+};
+void rmsnorm_backward(Program& g, Stream stream, const RmsNormBackward& args);
+
+}  // namespace moesaic::ops
