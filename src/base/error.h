@@ -1,7 +1,7 @@
 #pragma once
 // The four kinds of failure that a user, a machine or a peer can cause. Each message is one clear sentence: what was
 // expected, what was found, what to do. A bug of our own is a MOESAIC_CHECK (check.h), never one of these.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>

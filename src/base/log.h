@@ -1,7 +1,7 @@
 #pragma once
 // One line per event on standard error, whole lines only, tagged with the calling thread's rank once there is more than
 // one. The tag is the thread's own (set by launch/): it is the only per-thread state in the program.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 

@@ -8,8 +8,8 @@ namespace {
 
 std::array<uint32_t, 4> philox(uint64_t key, uint64_t high, uint64_t low) {
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
-  std::array<uint32_t, 4> c{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high),
-                            static_cast<uint32_t>(high >> 32)};
+  std::array<uint32_t, 4> c{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32),
+                            static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32)};
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{0xD2511F53u} * c[0], p1 = uint64_t{0xCD9E8D57u} * c[2];
     c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(p1),
@@ -44,7 +44,8 @@ float random_normal(uint64_t seed, uint64_t stream, uint64_t index) {
 }
 
 uint64_t random_below(uint64_t bound, uint64_t seed, uint64_t stream, uint64_t index) {
-  return static_cast<uint64_t>((static_cast<unsigned __int128>(random_bits(seed, stream, index)) * bound) >> 64);
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(random_bits(seed, stream, index)) * bound) >>
+                               64);
 }
 
 }  // namespace moesaic

@@ -61,6 +61,17 @@ void reduce_scatter(Program& g, Stream stream, Communicator& group, Handle send,
       });
 }
 
+void reduce_scatter_in_place(Program& g, Stream stream, Communicator& group, Handle whole,
+                             const std::string& what) {
+  const int64_t count = div_exact(g.shape(whole).numel(), group.size());
+  add(g, stream, group, "reduce_scatter " + what, {inout(whole)},
+      cost(group, static_cast<double>(bytes_of(g, whole))),
+      [=, &group, type = g.dtype(whole)](const OpContext& c, uint64_t sequence) {
+        std::byte* base = c.inout_bytes(whole);
+        return group.reduce_scatter(sequence, base, base + group.rank() * count * size_of(type), count, type);
+      });
+}
+
 void all_reduce(Program& g, Stream stream, Communicator& group, Handle send, Handle recv,
                 const std::string& what) {
   const int64_t count = g.shape(recv).numel();

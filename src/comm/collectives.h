@@ -18,6 +18,9 @@ void all_gather_in_place(Program& g, Stream stream, Communicator& group, Handle 
 /// recv [count] = sum of everybody's part for me of send [size * count].
 void reduce_scatter(Program& g, Stream stream, Communicator& group, Handle send, Handle recv,
                     const std::string& what);
+/// In place: this rank's part of `whole` becomes the sum of everybody's; the other parts keep this rank's own values.
+void reduce_scatter_in_place(Program& g, Stream stream, Communicator& group, Handle whole,
+                             const std::string& what);
 /// recv = sum of everybody's send.
 void all_reduce(Program& g, Stream stream, Communicator& group, Handle send, Handle recv,
                 const std::string& what);

@@ -34,8 +34,10 @@ class OpRunner {
   Program& program() { return program_; }
 
   /// A float tensor; without values it is filled with NaN, so an op that leaves part of its output out shows.
-  Handle tensor(const std::string& name, Shape shape, std::vector<float> values = {}, DType dtype = DType::f32) {
-    if (values.empty()) values.assign(static_cast<size_t>(shape.numel()), std::numeric_limits<float>::quiet_NaN());
+  Handle tensor(const std::string& name, Shape shape, std::vector<float> values = {},
+                DType dtype = DType::f32) {
+    if (values.empty())
+      values.assign(static_cast<size_t>(shape.numel()), std::numeric_limits<float>::quiet_NaN());
     MOESAIC_CHECK(static_cast<int64_t>(values.size()) == shape.numel(), "{}", name);
     const Handle h = make(name, shape, dtype);
     for (size_t i = 0; i < values.size(); ++i) {

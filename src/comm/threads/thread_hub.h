@@ -47,7 +47,7 @@ class ThreadHub {
   };
   /// The cells of one meeting of `members` ranks.
   struct Ring {
-    explicit Ring(size_t members) : cells(members * kCells), members(members) {}
+    explicit Ring(size_t count) : cells(count * kCells), members(count) {}
     Cell& at(uint64_t sequence, size_t member) { return cells[sequence % kCells * members + member]; }
     std::vector<Cell> cells;
     size_t members;

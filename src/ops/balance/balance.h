@@ -8,7 +8,7 @@
 namespace moesaic::ops {
 
 /// counts [num_scopes, E] i32 and prob_sums [num_scopes, E] f32 of this rank's tokens (written, zero where
-/// none). indices [T, K] i32, probs [T, E] f32, scope [T] i32.
+/// none). indices [T, K] i32 (-1 is not counted), probs [T, E] f32, scope [T] i32.
 struct BalanceCount {
   Handle indices, probs, scope, counts, prob_sums;
 };
@@ -18,7 +18,7 @@ void balance_count(Program& g, Stream stream, const BalanceCount& args);
 /// counts, P_d = sum over them of prob_sums / N (each expert its own group: E/K sum f P, 1 when balanced).
 /// Adds coef * sum of the scopes' L to loss [1] f32, and writes grad [num_scopes, E] = coef * f_d(e) / N = d
 /// loss / d probs. counts, prob_sums: of the whole scope. tokens_per_scope = N. coef includes 1 / (number of
-/// scopes in the step).
+/// scopes in the step). expert_groups: equal runs of neighbouring experts; 0 = each expert its own group.
 struct BalanceLoss {
   Handle counts, prob_sums, loss, grad;
   int64_t top_k = 0, expert_groups = 0, tokens_per_scope = 0;
@@ -36,7 +36,7 @@ void z_loss(Program& g, Stream stream, const ZLoss& args);
 /// Capacity with dropping: of all_indices [N, K] i32 and all_scope [N] i32 (the tokens of whole scopes, in
 /// order of token), each group of E/expert_groups experts keeps its first `capacity` rows per scope, in order
 /// of token, then k. Writes kept [T, K] = the indices of tokens first .. first + T, -1 where dropped, and
-/// adds the number of its dropped rows to dropped [1] i32.
+/// adds the number of their dropped rows to dropped [1] i32. expert_groups as above; -1 entries stay -1.
 struct Capacity {
   Handle all_indices, all_scope, kept, dropped;
   int64_t first = 0, num_experts = 0, expert_groups = 0, num_scopes = 0, capacity = 0;

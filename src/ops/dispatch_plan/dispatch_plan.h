@@ -17,17 +17,19 @@ namespace moesaic::ops {
 ///   offsets [E_local + 1]     rows of each local expert; capped at R
 ///   row_recv [R]              receive row that row r reads
 ///   row_slot [R]              group token * K + k of row r
-///   slot_row [e * T, K]       row of that (token, k) here, -1 when elsewhere or dropped
+///   slot_row [e * T, K]       row of that (token, k) here, -1 when elsewhere, dropped or left out
 ///   overflow [1]              inout: max with the number of rows that routing asked for, when that is above
-///   R (or, for
-///                             a2a, above what the receive buffer holds): rows past the bound are left out
+///                             R or (a2a) more tokens come than the receive buffer holds
 /// and for a2a only (absent for ag_rs):
-///   send_token [S_max]        local token of each row to send, ordered by destination, then token; S_max = T
-///   min(K, e) send_offsets [e + 1]      rows for each destination recv_offsets [e + 1]      rows from each
-///   source, capped at the receive buffer's N rows recv_token [N]            group token of each receive row
+///   send_token [S_max]        local token of each row to send, ordered by destination, then token;
+///                             S_max = T min(K, e)
+///   send_offsets [e + 1]      rows for each destination, capped as its receive buffer is
+///   recv_offsets [e + 1]      rows from each source, capped at the receive buffer's N rows
+///   recv_token [N]            group token of each receive row
 ///   token_send [T, e]         send row of (token, destination), -1 when not sent there
-/// R, N and S_max are the handles' sizes. owner[x], local[x]: e-index and local number of expert x
-/// (ExpertPlacement).
+/// R, N and S_max are the handles' sizes, the same on every rank. Past a bound the first rows in row order
+/// stay and the others are left out; elements past the last row are not written. owner[x], local[x]: e-index
+/// and local number of expert x (ExpertPlacement). Cost: every tensor once.
 struct DispatchPlan {
   Handle indices, offsets, row_recv, row_slot, slot_row, overflow;
   Handle send_token, send_offsets, recv_offsets, recv_token, token_send;

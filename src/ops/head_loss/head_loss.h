@@ -12,7 +12,7 @@ namespace moesaic::ops {
 /// f32 +=; scale: f32 [1] in device memory (1 / counted tokens of the whole step). Without dx, dw, scale: the
 /// loss only. token_loss f32 [T], optional: each token's loss, 0 where not counted. Logits, softmax and loss
 /// in FP32; in BF16 the logits' gradient is rounded to BF16 before its two products. Cost: 2 T V D operations
-/// forward, 4 T V D more with gradients.
+/// forward, 4 T V D more with gradients; each tensor but logits once, dw twice.
 struct HeadLoss {
   Handle x, w, targets, scale, logits, loss, counted, dx, dw, token_loss;
 };

@@ -7,6 +7,7 @@ namespace moesaic::ops {
 /// s = x + residual (residual absent: s = x), rstd = 1 / sqrt(mean(s^2) + eps), y = s * rstd * gain.
 /// x, residual, y, sum: [T, D] f32 or bf16; gain: [D] f32 or bf16; rstd: [T] f32. `sum` = s is written when
 /// present (required with residual); with BF16, rstd and y are computed from the rounded s. rstd is optional.
+/// Cost: 4 operations an element (5 with residual), each tensor once.
 struct RmsNormForward {
   Handle x, residual, gain, sum, y, rstd;
   float eps = 1e-5f;
@@ -15,7 +16,8 @@ void rmsnorm_forward(Program& g, Stream stream, const RmsNormForward& args);
 
 /// dx = add + rstd * (dy gain - s rstd^2 mean(dy gain s)); dgain += sum over rows of dy s rstd.
 /// x = s of the forward pass; `add` [T, D] optional (the residual's gradient); dgain [D] f32. rstd is
-/// recomputed from x when absent.
+/// recomputed from x when absent. dx may be dy or add. The sum over rows is taken in blocks of 64 rows.
+/// Cost: 10 operations an element (11 with add), each tensor once, dgain twice.
 struct RmsNormBackward {
   Handle dy, x, gain, rstd, add, dx, dgain;
   float eps = 1e-5f;

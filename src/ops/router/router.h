@@ -26,9 +26,9 @@ void router_forward(Program& g, Stream stream, const RouterForward& args);
 ///   scope i32 [T],
 ///     both optional together)
 ///   + z-loss: z_grad * 2 lse[t] * softmax(logits)[t, e]  (z_grad: a number; lse required when it is not 0).
-/// indices, weights, probs: of the forward pass. A chosen index of -1 (dropped by capacity) passes no
-/// gradient through its weight, but the forward indices must be given here unchanged; d_weights of a dropped
-/// one is 0.
+/// indices, weights, probs: of the forward pass, before capacity, so no index is -1. d_weights of a choice
+/// that capacity dropped must be 0; its score still takes part in the sum that renormalizes the others.
+/// Cost of all three ops: every tensor once.
 struct RouterBackward {
   Handle logits, indices, weights, probs, lse, d_weights, balance_grad, scope, d_logits;
   RouterConfig config;

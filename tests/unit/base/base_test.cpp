@@ -56,7 +56,9 @@ TEST(Errors, AreTypedAndFormatted) {
   EXPECT_NO_THROW(require<IoError>(true, "no"));
 }
 
-TEST(CheckDeathTest, NamesPlaceAndValues) { EXPECT_DEATH(div_exact(7, 2), "7 / 2"); }
+TEST(CheckDeathTest, NamesPlaceAndValues) {
+  EXPECT_DEATH(div_exact(7, 2), "7 / 2");
+}
 
 TEST(Units, ReadLikeAPersonWouldWrite) {
   EXPECT_EQ(format_bytes(512), "512 B");

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that Moesaic needs and that are missing. Usage: scripts/setup.sh [--dev]
+#   --dev: also clang-format and clang-tidy, which only tools/lint needs.
+# Run again at any time: with everything in place it does nothing, and needs no network.
+set -euo pipefail
+
+required=(g++ cmake ninja-build libdnnl-dev opencl-headers ocl-icd-opencl-dev libtomlplusplus-dev libcli11-dev libfmt-dev
+  nlohmann-json3-dev libxxhash-dev libgtest-dev libgmock-dev python3)
+# Faster builds, and the text that the quickstart trains on; everything works without them.
+optional=(ccache mold jargon-text)
+
+case ${1:-} in
+  "") ;;
+  --dev) required+=(clang-format clang-tidy) ;;
+  -h | --help) sed -n '2,4s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  *) echo "setup: unknown option $1; see scripts/setup.sh --help" >&2; exit 2 ;;
+esac
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "setup: this is not a Debian system. Install the counterparts of these packages by hand:" >&2
+  echo "  ${required[*]} ${optional[*]}" >&2
+  exit 1
+fi
+
+missing_of() {  # the given packages that dpkg does not have
+  local package
+  for package in "$@"; do
+    [[ $(dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | head -n 1) == installed ]] || echo "$package"
+  done
+}
+
+mapfile -t missing < <(missing_of "${required[@]}" "${optional[@]}")
+if [[ ${#missing[@]} -eq 0 ]]; then
+  echo "setup: every package is in place"
+  exit 0
+fi
+
+as_root=()
+if [[ $(id -u) -ne 0 ]]; then
+  command -v sudo >/dev/null || { echo "setup: not root and no sudo: install ${missing[*]}" >&2; exit 1; }
+  as_root=(sudo)
+fi
+# Slim images leave /usr/share/doc out, where jargon-text keeps its text.
+install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends
+  -o "Dpkg::Options::=--path-include=/usr/share/doc/jargon-text/*")
+
+echo "setup: installing with apt-get: ${missing[*]}"
+"${as_root[@]}" apt-get update -q || echo "setup: apt-get update failed; trying with the lists at hand" >&2
+if ! "${install[@]}" "${missing[@]}"; then
+  # One that cannot be had must not keep the others away.
+  mapfile -t needed < <(missing_of "${required[@]}")
+  [[ ${#needed[@]} -eq 0 ]] || "${install[@]}" "${needed[@]}" || true
+fi
+
+mapfile -t needed < <(missing_of "${required[@]}")
+if [[ ${#needed[@]} -gt 0 ]]; then
+  echo "setup: FAILED: still missing: ${needed[*]}. Check the network and apt's sources, then run this again." >&2
+  exit 1
+fi
+mapfile -t left < <(missing_of "${optional[@]}")
+[[ ${#left[@]} -eq 0 ]] || echo "setup: going on without ${left[*]} (optional)"
+echo "setup: done"

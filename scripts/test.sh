@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Sets up, builds and tests. Usage: scripts/test.sh [--all]
+#   By default: the release build, with a pairwise choice of layouts.
+#   --all: also the sanitizer builds (debug: address and undefined behaviour; tsan: threads), and the full matrix of layouts.
+# The last line is "N passed, N failed", over all builds; a build that fails counts as one failure. Exits 1 on a failure.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+presets=(release)
+case ${1:-} in
+  "") ;;
+  --all) presets=(release debug tsan); export MOESAIC_FULL_MATRIX=1 ;;
+  -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  *) echo "test: unknown option $1; see scripts/test.sh --help" >&2; exit 2 ;;
+esac
+
+scripts/setup.sh
+
+passed=0
+failed=0
+skipped=0
+
+fail_preset() {
+  echo "test: $1" >&2
+  failed=$((failed + 1))
+}
+
+# Prints "passed failed skipped" from ctest's report. A test whose program is missing is there as not run: that is a failure,
+# unlike one that skipped itself.
+count_results() {
+  python3 - "$1" <<'PY'
+import sys, xml.etree.ElementTree as xml
+passed = failed = skipped = 0
+for test in xml.parse(sys.argv[1]).getroot().iter("testcase"):
+    status, note = test.get("status"), test.find("skipped")
+    if status == "run":
+        passed += 1
+    elif status == "disabled" or (note is not None and note.get("message", "").startswith("SKIP_")):
+        skipped += 1
+    else:
+        failed += 1
+print(passed, failed, skipped)
+PY
+}
+
+run_preset() {  # configures, builds and tests one preset; adds to the counts
+  local preset=$1 report=$PWD/build/$1/test_report.xml code=0 counts now_passed now_failed now_skipped
+  echo "test: $preset: build"
+  if ! { cmake --preset "$preset" && cmake --build --preset "$preset" -j "$(nproc)"; }; then
+    fail_preset "$preset: the build FAILED, so none of its tests ran"
+    return
+  fi
+  echo "test: $preset: tests"
+  rm -f "$report"
+  ctest --preset "$preset" -j 2 --no-tests=error --output-junit "$report" || code=$?
+  if ! counts=$(count_results "$report"); then
+    fail_preset "$preset: ctest exited with $code and left no report at $report"
+    return
+  fi
+  read -r now_passed now_failed now_skipped <<<"$counts"
+  passed=$((passed + now_passed))
+  failed=$((failed + now_failed))
+  skipped=$((skipped + now_skipped))
+  [[ $code -eq 0 || $now_failed -gt 0 ]] || fail_preset "$preset: ctest exited with $code without naming a failed test"
+}
+
+for preset in "${presets[@]}"; do run_preset "$preset"; done
+
+if command -v nvcc >/dev/null; then
+  echo "CUDA code: none in this tree yet"
+else
+  echo "CUDA was not compiled: no nvcc here"
+fi
+[[ $skipped -eq 0 ]] || echo "$skipped skipped"
+echo "$passed passed, $failed failed"
+[[ $failed -eq 0 ]]

@@ -1,0 +1,84 @@
+#pragma once
+// The one way to files: everything that reads or writes one goes through here, so that every failure is an
+// IoError that names the path, the operation and the system's reason, and every file written is either whole
+// or not there.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moesaic {
+
+/// A whole regular file mapped read-only. The bytes live as long as the object, and threads may share them. The
+/// file must not be shortened by others meanwhile (our own writers replace files, they never shorten them).
+class MappedFile {
+ public:
+  /// Throws IoError if the file is missing, not a regular file, or cannot be mapped. An empty file gives no
+  /// bytes.
+  explicit MappedFile(std::string path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+
+  const std::string& path() const { return path_; }
+  int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  /// `count` bytes from `offset`; IoError naming `what` unless all of them lie inside the file (any int64 is
+  /// safe).
+  std::span<const std::byte> range(int64_t offset, int64_t count, std::string_view what) const;
+
+ private:
+  std::string path_;
+  std::span<const std::byte> bytes_;
+};
+
+/// The whole file as text; IoError if it holds more than max_bytes.
+std::string read_file(const std::string& path, int64_t max_bytes);
+
+/// A file that appears under its name only when complete: bytes go to "<path>.tmp" in the same folder;
+/// commit() brings them to the disk, renames, and brings the folder to the disk. Without commit() the
+/// temporary file is removed. One writer per path at a time.
+class AtomicFile {
+ public:
+  /// Creates "<path>.tmp", replacing what a crash left there.
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// Appends; small writes are collected into large ones.
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  /// Bytes appended so far.
+  int64_t size() const { return size_; }
+  /// Publishes the file, replacing an older one of that name. Nothing may be written afterwards.
+  void commit();
+
+ private:
+  void write_out(std::span<const std::byte> bytes);
+  void flush();
+
+  std::string path_, temporary_;
+  std::vector<std::byte> buffer_;
+  int64_t size_ = 0;
+  int file_ = -1;
+};
+
+/// Creates the folder and its parents; one that exists is fine.
+void make_folders(const std::string& path);
+/// Brings the folder's entries (names, renames, removals) to the disk.
+void sync_folder(const std::string& path);
+/// Renames a file or folder within one folder, and brings the change to the disk.
+void rename_path(const std::string& from, const std::string& to);
+/// Removes a file, or a folder and all it holds; one that is not there is fine.
+void remove_tree(const std::string& path);
+/// Names in a folder, sorted, without "." and "..".
+std::vector<std::string> list_folder(const std::string& path);
+/// True for anything of that name.
+bool path_exists(const std::string& path);
+/// Bytes of a regular file.
+int64_t file_size(const std::string& path);
+
+}  // namespace moesaic

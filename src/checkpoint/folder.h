@@ -1,0 +1,30 @@
+#pragma once
+// The folder that holds a run's checkpoints: "step_00000100" and so on. A name ending in ".tmp" is a
+// checkpoint being written or removed, or what a crash left of one; it is never read.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace moesaic {
+
+/// "step_00000100"; more digits past 99,999,999.
+std::string checkpoint_name(int64_t step);
+
+struct LatestCheckpoint {
+  std::string path;                  // empty if there is none
+  int64_t step = -1;                 // of path
+  std::vector<std::string> damaged;  // of the newer ones passed over: one sentence each, naming the file
+};
+
+/// The whole checkpoint with the highest step: its manifest is sound and its files have the right sizes
+/// (contents are checked by CheckpointReader). A folder that is missing holds none.
+LatestCheckpoint find_latest_checkpoint(const std::string& folder);
+
+/// Removes all checkpoints older than the newest keep_last (>= 1) whole ones. Newer damaged ones stay for
+/// inspection and do not count. Call it from one rank, after publishing.
+void prune_checkpoints(const std::string& folder, int64_t keep_last);
+
+/// Removes everything in the folder whose name ends in ".tmp".
+void remove_unfinished_checkpoints(const std::string& folder);
+
+}  // namespace moesaic

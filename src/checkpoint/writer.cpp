@@ -1,0 +1,85 @@
+#include "checkpoint/writer.h"
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/digest.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/safetensors.h"
+
+namespace moesaic {
+
+CheckpointWriter::CheckpointWriter(std::string folder, int64_t step)
+    : folder_(std::move(folder)),
+      path_(folder_ + "/" + checkpoint_name(step)),
+      unfinished_(path_ + ".tmp"),
+      step_(step) {
+  MOESAIC_CHECK(step >= 0, "step {}", step);
+}
+
+void CheckpointWriter::begin() const {
+  make_folders(folder_);
+  remove_unfinished_checkpoints(folder_);
+  make_folders(unfinished_);
+}
+
+ShardInfo CheckpointWriter::write_shard(int64_t rank, std::span<const PieceToSave> pieces) const {
+  ShardInfo info;
+  info.file.name = fmt::format("rank_{:05}.safetensors", rank);
+  const std::string path = unfinished_ + "/" + info.file.name;
+  std::vector<TensorInfo> tensors;
+  for (const PieceToSave& piece : pieces) {
+    check_piece(piece, path);
+    // A piece that is a whole tensor keeps its shape, so that other tools can use the file.
+    const bool whole = piece.begin == 0 && piece.count == checked_numel(piece.shape, path);
+    tensors.push_back({piece.entry(), piece.dtype, whole ? piece.shape : std::vector<int64_t>{piece.count}});
+  }
+  SafetensorsWriter writer(path, tensors);
+  Digest whole_file;
+  whole_file.update(std::as_bytes(std::span(writer.header())));
+  for (const size_t i : writer.order()) {
+    const std::span bytes(static_cast<const std::byte*>(pieces[i].data),
+                          static_cast<size_t>(pieces[i].bytes()));
+    writer.append(bytes);
+    whole_file.update(bytes);
+    StoredPiece stored;
+    static_cast<Piece&>(stored) = pieces[i];
+    stored.offset = writer.tensors()[i].offset;
+    stored.digest = digest_of(bytes);
+    info.pieces.push_back(std::move(stored));
+  }
+  writer.finish();
+  info.file.size = file_size(path);
+  info.file.digest = whole_file.hex();
+  return info;
+}
+
+void CheckpointWriter::publish(std::span<const ShardInfo> shards, const nlohmann::json& state) const {
+  MOESAIC_CHECK(state.is_object(), "the state must be a JSON object");
+  Manifest manifest;
+  manifest.step = step_;
+  manifest.state = state;
+  for (const ShardInfo& shard : shards) {
+    for (const StoredPiece& piece : shard.pieces) {
+      manifest.pieces.push_back(piece);
+      manifest.pieces.back().file = static_cast<int64_t>(manifest.files.size());
+    }
+    manifest.files.push_back(shard.file);
+  }
+  sort_and_check_cover(manifest.pieces, unfinished_);
+  AtomicFile file(unfinished_ + "/" + kManifestName);
+  file.write(encode_manifest(manifest));
+  file.commit();
+  read_manifest(unfinished_);  // also finds a shard that another machine wrote to its own disk
+
+  if (path_exists(path_)) {
+    const std::string old = path_ + ".old.tmp";
+    rename_path(path_, old);
+    rename_path(unfinished_, path_);
+    remove_tree(old);
+  } else {
+    rename_path(unfinished_, path_);
+  }
+}
+
+}  // namespace moesaic

@@ -1,0 +1,253 @@
+#include "data/token_file.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace moesaic {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "token files are little-endian");
+
+constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
+constexpr uint64_t kVersion = 1;
+constexpr int64_t kHeaderBytes = 9 + 8 + 1 + 8 + 8;
+constexpr int64_t kMaxSequence = std::numeric_limits<int32_t>::max();
+
+uint8_t code_of(DType type) {
+  switch (type) {
+    case DType::u8:
+      return 1;
+    case DType::i32:
+      return 4;
+    case DType::i64:
+      return 5;
+    case DType::u16:
+      return 8;
+    default:
+      break;
+  }
+  fail<ConfigError>("token ids cannot be stored as {}: choose u8, u16, i32 or i64", name_of(type));
+}
+
+DType checked_id_type(DType type) {
+  code_of(type);
+  return type;
+}
+
+/// Calls f with a value of the C++ type of an id.
+template <class F>
+void with_id(DType type, F&& f) {
+  switch (type) {
+    case DType::u8:
+      return f(uint8_t());
+    case DType::u16:
+      return f(uint16_t());
+    case DType::i32:
+      return f(int32_t());
+    case DType::i64:
+      return f(int64_t());
+    default:
+      MOESAIC_CHECK(false, "{}", name_of(type));
+  }
+}
+
+template <class T>
+void append_raw(AtomicFile& file, std::span<const T> values) {
+  file.write(std::as_bytes(values));
+}
+
+}  // namespace
+
+template <class T>
+T TokenFile::index_field(int64_t offset) const {
+  T value;
+  std::memcpy(&value, index_.bytes().data() + offset, sizeof(T));  // fields are not aligned
+  return value;
+}
+
+TokenFile::TokenFile(const std::string& prefix)
+    : prefix_(prefix), index_(prefix + ".idx"), ids_(prefix + ".bin") {
+  check_index();
+}
+
+void TokenFile::check_index() {
+  const std::string& path = index_.path();
+  const auto magic = index_.range(0, kHeaderBytes, "the header of a token index");
+  require<IoError>(std::memcmp(magic.data(), kMagic.data(), kMagic.size()) == 0,
+                   "{} does not begin with MMIDIDX: it is not the index of a token file", path);
+  const auto version = index_field<uint64_t>(9);
+  require<IoError>(version == kVersion, "{} has format version {}, but only version {} is known", path,
+                   version, kVersion);
+  const auto code = index_field<uint8_t>(17);
+  const DType types[] = {DType::u8, DType::u16, DType::i32, DType::i64};
+  const auto* type =
+      std::find_if(std::begin(types), std::end(types), [&](DType t) { return code_of(t) == code; });
+  require<IoError>(
+      type != std::end(types),
+      "{} says that ids have type code {}, but only 1 (u8), 4 (i32), 5 (i64) and 8 (u16) hold ids", path,
+      code);
+  dtype_ = *type;
+
+  const auto sequences = index_field<uint64_t>(18), documents = index_field<uint64_t>(26);
+  const auto room = static_cast<uint64_t>(index_.size() - kHeaderBytes);
+  // Each count is bounded by the file before it is multiplied.
+  require<IoError>(
+      sequences <= room / 12 && documents <= room / 8 && documents >= 1 &&
+          sequences * 12 + documents * 8 <= room,
+      "{} has {} bytes, too few for its {} sequences and {} document entries: it is cut short or damaged",
+      path, index_.size(), sequences, documents);
+  require<IoError>(sequences * 12 + documents * 8 == room,
+                   "{} holds {} bytes after its arrays: sequence modes of multimodal sets are not supported",
+                   path, room - sequences * 12 - documents * 8);
+  num_sequences_ = static_cast<int64_t>(sequences);
+  num_documents_ = static_cast<int64_t>(documents) - 1;
+  pointers_at_ = kHeaderBytes + 4 * num_sequences_;
+  documents_at_ = pointers_at_ + 8 * num_sequences_;
+
+  const int64_t bytes_per_id = size_of(dtype_);
+  int64_t at = 0;
+  for (int64_t i = 0; i < num_sequences_; ++i) {
+    const auto length = index_field<int32_t>(kHeaderBytes + 4 * i);
+    const auto pointer = index_field<int64_t>(pointers_at_ + 8 * i);
+    require<IoError>(length >= 0, "{}: sequence {} has length {}", path, i, length);
+    require<IoError>(pointer == at,
+                     "{}: sequence {} starts at byte {}, but the ones before it end at byte {}", path, i,
+                     pointer, at);
+    require<IoError>(
+        length <= (ids_.size() - at) / bytes_per_id,
+        "{}: sequence {} ends outside {}, which has {} bytes: one of the two is damaged or from another "
+        "set",
+        path, i, ids_.path(), ids_.size());
+    at += length * bytes_per_id;
+  }
+  require<IoError>(at == ids_.size(),
+                   "{} describes {} bytes, but {} has {}: one of the two is damaged or from another "
+                   "set",
+                   path, at, ids_.path(), ids_.size());
+  num_tokens_ = at / bytes_per_id;
+
+  int64_t before = 0;
+  for (int64_t d = 0; d <= num_documents_; ++d) {
+    const auto first = index_field<int64_t>(documents_at_ + 8 * d);
+    require<IoError>(
+        (d > 0 || first == 0) && first >= before && first <= num_sequences_,
+        "{}: document entry {} is sequence {}, after {} and of {}: the entries must start at 0 and not "
+        "go back",
+        path, d, first, before, num_sequences_);
+    before = first;
+  }
+  require<IoError>(before == num_sequences_, "{}: the documents end at sequence {} of {}", path, before,
+                   num_sequences_);
+}
+
+void TokenFile::read(int64_t begin, std::span<int32_t> out, int64_t vocab) const {
+  const auto count = static_cast<int64_t>(out.size());
+  MOESAIC_CHECK(begin >= 0 && begin <= num_tokens_ && count <= num_tokens_ - begin, "tokens {} + {} of {}",
+                begin, count, num_tokens_);
+  with_id(dtype_, [&](auto zero) {
+    using T = decltype(zero);
+    const std::byte* from = ids_.bytes().data() + begin * static_cast<int64_t>(sizeof(T));
+    const int64_t bound = std::min<int64_t>(vocab, int64_t{1} << 31);
+    for (int64_t i = 0; i < count; ++i) {
+      T stored;
+      std::memcpy(&stored, from + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+      const auto id = static_cast<int64_t>(stored);
+      require<ConfigError>(id >= 0 && id < bound,
+                           "{}: token {} has id {}, outside the vocabulary of V = {}: set model.vocab to the "
+                           "tokenizer's size, or prepare the data with the model's tokenizer",
+                           ids_.path(), begin + i, id, vocab);
+      out[static_cast<size_t>(i)] = static_cast<int32_t>(id);
+    }
+  });
+}
+
+int64_t TokenFile::document_start(int64_t d) const {
+  MOESAIC_CHECK(d >= 0 && d <= num_documents_, "document {} of {}", d, num_documents_);
+  const auto sequence = index_field<int64_t>(documents_at_ + 8 * d);
+  if (sequence == num_sequences_) return num_tokens_;
+  return index_field<int64_t>(pointers_at_ + 8 * sequence) / size_of(dtype_);
+}
+
+std::vector<int64_t> TokenFile::document_starts(int64_t begin, int64_t end) const {
+  int64_t low = 0,
+          high = num_documents_ + 1;  // the first document that starts after begin lies in [low, high]
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (document_start(middle) > begin) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  std::vector<int64_t> starts;
+  for (int64_t d = low; d <= num_documents_; ++d) {
+    const int64_t start = document_start(d);
+    if (start > end) break;
+    if (starts.empty() || starts.back() != start) starts.push_back(start);
+  }
+  return starts;
+}
+
+TokenFileWriter::TokenFileWriter(std::string prefix, DType dtype)
+    : prefix_(std::move(prefix)), dtype_(checked_id_type(dtype)), ids_(prefix_ + ".bin") {}
+
+void TokenFileWriter::append(std::span<const int32_t> ids) {
+  while (!ids.empty()) {
+    if (open_tokens_ == kMaxSequence) end_sequence();
+    const auto part = ids.first(std::min(ids.size(), static_cast<size_t>(kMaxSequence - open_tokens_)));
+    with_id(dtype_, [&](auto zero) {
+      using T = decltype(zero);
+      encoded_.resize(part.size() * sizeof(T));
+      for (size_t i = 0; i < part.size(); ++i) {
+        const auto stored = static_cast<T>(part[i]);
+        require<ConfigError>(part[i] >= 0 && static_cast<int64_t>(stored) == part[i],
+                             "{}.bin stores ids as {}, which cannot hold id {}", prefix_, name_of(dtype_),
+                             part[i]);
+        std::memcpy(encoded_.data() + i * sizeof(T), &stored, sizeof(T));
+      }
+    });
+    ids_.write(encoded_);
+    open_tokens_ += static_cast<int64_t>(part.size());
+    ids = ids.subspan(part.size());
+  }
+}
+
+void TokenFileWriter::end_sequence() {
+  lengths_.push_back(static_cast<int32_t>(open_tokens_));
+  open_tokens_ = 0;
+}
+
+void TokenFileWriter::end_document() {
+  end_sequence();
+  documents_.push_back(static_cast<int64_t>(lengths_.size()));
+}
+
+void TokenFileWriter::finish() {
+  MOESAIC_CHECK(open_tokens_ == 0, "the last document was not ended");
+  AtomicFile index(prefix_ + ".idx");
+  const uint8_t code = code_of(dtype_);
+  const uint64_t counts[] = {lengths_.size(), documents_.size()};
+  index.write(kMagic);
+  append_raw(index, std::span<const uint64_t>(&kVersion, 1));
+  append_raw(index, std::span<const uint8_t>(&code, 1));
+  append_raw(index, std::span<const uint64_t>(counts));
+  append_raw(index, std::span<const int32_t>(lengths_));
+  int64_t pointer = 0;
+  for (const int32_t length : lengths_) {
+    append_raw(index, std::span<const int64_t>(&pointer, 1));
+    pointer += length * size_of(dtype_);
+  }
+  append_raw(index, std::span<const int64_t>(documents_));
+  // Without its index an id file is nothing, so a crash between these lines cannot leave a pair that does not
+  // match.
+  remove_tree(prefix_ + ".idx");
+  ids_.commit();
+  index.commit();
+}
+
+}  // namespace moesaic

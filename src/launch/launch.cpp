@@ -1,0 +1,153 @@
+#include "launch/launch.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/threads/thread_world.h"
+
+namespace moesaic {
+namespace {
+
+class ThreadControl : public Control {
+ public:
+  ThreadControl(ThreadWorld& world, int64_t rank) : world_(world), rank_(rank) {}
+  int64_t rank() const override { return rank_; }
+  int64_t size() const override { return world_.size(); }
+  std::vector<std::string> all_gather(const std::string& mine) override {
+    return world_.all_gather(rank_, mine);
+  }
+  void set_step(int64_t step) override { world_.set_step(rank_, step); }
+  void set_operation(const std::string& operation) override { world_.set_operation(rank_, operation); }
+  void abort(const std::string& message) override { world_.abort(message); }
+  void check() const override { world_.check(); }
+
+ private:
+  ThreadWorld& world_;
+  int64_t rank_;
+};
+
+/// Speaks for all ranks of a job that is only imagined.
+class NullControl : public Control {
+ public:
+  NullControl(int64_t rank, int64_t size) : rank_(rank), size_(size) {}
+  int64_t rank() const override { return rank_; }
+  int64_t size() const override { return size_; }
+  std::vector<std::string> all_gather(const std::string& mine) override {
+    return std::vector<std::string>(static_cast<size_t>(size_), mine);
+  }
+  void set_step(int64_t) override {}
+  void set_operation(const std::string&) override {}
+  void abort(const std::string& message) override { throw CommError(message); }
+  void check() const override {}
+
+ private:
+  int64_t rank_, size_;
+};
+
+/// The first failure of any rank.
+class FirstFailure {
+ public:
+  void set(std::exception_ptr failure) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = failure;
+  }
+  std::exception_ptr get() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
+/// Runs one rank's work; a failure ends the others.
+void run_rank(ThreadWorld& world, const RunConfig& run, int64_t r, const std::function<void(Rank&)>& work,
+              FirstFailure& failure) {
+  try {
+    ThreadControl control(world, r);
+    Rank rank{
+        .rank = r,
+        .world_size = world.size(),
+        .control = control,
+        .device = make_device(run, r, world.size()),
+        .communicator = [&](const std::vector<int64_t>& ranks) { return world.communicator(ranks, r); }};
+    rank.device->set_status([&](const std::string& operation) { world.set_operation(r, operation); });
+    work(rank);
+    world.set_operation(r, "end of its work");
+  } catch (const CommError& error) {
+    failure.set(std::current_exception());
+    world.abort(error.what());
+  } catch (const Error& error) {
+    failure.set(std::current_exception());
+    world.abort(fmt::format("{} failed: {}", world.describe(r), error.what()));
+  } catch (const std::exception& error) {
+    const std::string message = fmt::format("{} failed: {}", world.describe(r), error.what());
+    failure.set(std::make_exception_ptr(CommError(message)));
+    world.abort(message);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Device> make_device(const RunConfig& run, int64_t rank, int64_t world_size) {
+  if (run.device == DeviceKind::null) return make_null_device();
+  require<ConfigError>(run.device == DeviceKind::cpu, "this build has the devices cpu and null only");
+  const auto cores = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  const int64_t threads = run.threads > 0 ? run.threads : std::max<int64_t>(1, cores / world_size);
+  return make_cpu_device({.mode = run.replay,
+                          .chaos_seed = run.chaos_seed * 1000003u + static_cast<uint64_t>(rank),
+                          .num_threads = static_cast<int>(threads)});
+}
+
+void run_ranks(const RunConfig& run, int64_t world_size, const std::function<void(Rank&)>& work) {
+  // Shared with the threads, so that a rank that is left behind still has them.
+  struct Job {
+    Job(int64_t size, double timeout) : world(size, timeout) {}
+    ThreadWorld world;
+    FirstFailure failure;
+    std::atomic<int64_t> ended{0};
+  };
+  auto job = std::make_shared<Job>(world_size, run.comm_timeout);
+  std::vector<std::thread> threads;
+  for (int64_t r = 0; r < world_size; ++r)
+    threads.emplace_back([job, &run, &work, r, world_size] {
+      if (world_size > 1) set_log_tag(fmt::format("rank {}", r));
+      run_rank(job->world, run, r, work, job->failure);
+      ++job->ended;
+    });
+  double since_abort = 0;
+  while (job->ended < world_size) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (!job->world.aborted()) continue;
+    since_abort += 0.002;
+    if (since_abort < std::max(1.0, run.comm_timeout)) continue;
+    log_line(job->world.message());
+    log_line("some ranks did not end after that; leaving them behind");
+    std::_Exit(3);
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (const std::exception_ptr failure = job->failure.get()) std::rethrow_exception(failure);
+}
+
+void run_null_rank(int64_t r, int64_t world_size, const std::function<void(Rank&)>& work) {
+  NullControl control(r, world_size);
+  Rank rank{.rank = r,
+            .world_size = world_size,
+            .control = control,
+            .device = make_null_device(),
+            .communicator = [r](const std::vector<int64_t>& ranks) {
+              const auto at = std::find(ranks.begin(), ranks.end(), r);
+              return make_null_communicator(at - ranks.begin(), static_cast<int64_t>(ranks.size()));
+            }};
+  work(rank);
+}
+
+}  // namespace moesaic

@@ -1,0 +1,321 @@
+#include "layers/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "comm/collectives.h"
+#include "ops/attention/attention.h"
+#include "ops/kv_copies/kv_copies.h"
+#include "ops/matmul/matmul.h"
+#include "ops/qk_rope/qk_rope.h"
+#include "ops/rmsnorm/rmsnorm.h"
+
+namespace moesaic {
+namespace {
+
+constexpr Stream kCompute = Stream::compute, kComm = Stream::comm;
+
+/// One kind of head in a row of a token-sharded tensor and in a row of a head-sharded one; in heads.
+struct HeadColumns {
+  int64_t token_first;          // its first head in the token-sharded row ...
+  int64_t head_first, count;    // ... and in the head-sharded row, where each rank holds `count` of them
+  std::vector<int64_t> starts;  // [n] which of its heads rank r holds first
+};
+
+/// Copies from [B, S/n, token_width heads] on every rank to [B, S, head_width heads] (to_heads), or back.
+BlockCopy head_copy(const LayerSpec& spec, const HeadColumns& c, int64_t token_width, int64_t head_width,
+                    bool to_heads) {
+  const int64_t head = spec.model.head_dim * size_of(spec.dtype), shard = spec.S / spec.n;
+  std::vector<int64_t> in_tokens, in_heads;
+  for (int64_t r = 0; r < spec.n; ++r) {
+    in_tokens.push_back((c.token_first + c.starts[static_cast<size_t>(r)]) * head);
+    in_heads.push_back((r * shard * head_width + c.head_first) * head);
+  }
+  BlockCopy copy{.outer = spec.B, .rows = shard, .width = c.count * head};
+  copy.send_offset = to_heads ? in_tokens : in_heads;
+  copy.recv_offset = to_heads ? in_heads : in_tokens;
+  const int64_t token_pitch = token_width * head, head_pitch = head_width * head;
+  copy.send_pitch = to_heads ? token_pitch : head_pitch;
+  copy.recv_pitch = to_heads ? head_pitch : token_pitch;
+  copy.send_outer = (to_heads ? shard : spec.S) * copy.send_pitch;
+  copy.recv_outer = (to_heads ? spec.S : shard) * copy.recv_pitch;
+  return copy;
+}
+
+std::vector<int64_t> starts(int64_t n, int64_t heads) {
+  std::vector<int64_t> first;
+  for (int64_t r = 0; r < n; ++r) first.push_back(r * heads / n);
+  return first;
+}
+
+/// attn [B, S, H/n heads] <-> attn_x [B, S/n, H heads].
+void exchange_heads(Pass& p, Handle from, Handle to, bool to_heads, const std::string& what) {
+  const int64_t H = p.spec.model.num_heads, Hl = p.spec.local_heads;
+  const HeadColumns columns{0, 0, Hl, starts(p.spec.n, H)};
+  comm::all_to_all_blocks(p.g, kComm, *p.spec.groups.n, from, to,
+                          {head_copy(p.spec, columns, H, Hl, to_heads)}, what);
+}
+
+/// qkv [B, S/n, (H + 2G) heads] -> qkv_x [B, S, (Hl + 2 Gl) heads].
+void exchange_qkv(Pass& p, Handle qkv, Handle qkv_x) {
+  const auto& s = p.spec;
+  const int64_t H = s.model.num_heads, G = s.model.num_kv_heads, Hl = s.local_heads, Gl = s.local_kv_heads;
+  std::vector<BlockCopy> copies;
+  for (const HeadColumns& c : {HeadColumns{0, 0, Hl, starts(s.n, H)}, HeadColumns{H, Hl, Gl, starts(s.n, G)},
+                               HeadColumns{H + G, Hl + Gl, Gl, starts(s.n, G)}})
+    copies.push_back(head_copy(s, c, H + 2 * G, Hl + 2 * Gl, true));
+  comm::all_to_all_blocks(p.g, kComm, *s.groups.n, qkv, qkv_x, std::move(copies), "qkv");
+}
+
+/// d_qkv_x [B, S, (Hl + 2 Gl) heads] -> d_qkv [B, S/n, (H + 2G) heads], copies of repeated key/value heads summed.
+void return_d_qkv(Pass& p, Handle d_qkv_x, Handle d_qkv) {
+  const auto& s = p.spec;
+  const int64_t H = s.model.num_heads, G = s.model.num_kv_heads, Hl = s.local_heads, Gl = s.local_kv_heads;
+  const int64_t num_copies = std::max<int64_t>(s.n / G, 1), wide = G * num_copies;
+  const Handle to =
+      num_copies == 1 ? d_qkv : p.temp("d_qkv_copies", {s.T, (H + 2 * wide) * s.model.head_dim});
+  std::vector<BlockCopy> copies;
+  for (const HeadColumns& c :
+       {HeadColumns{0, 0, Hl, starts(s.n, H)}, HeadColumns{H, Hl, Gl, starts(s.n, wide)},
+        HeadColumns{H + wide, Hl + Gl, Gl, starts(s.n, wide)}})
+    copies.push_back(head_copy(s, c, H + 2 * wide, Hl + 2 * Gl, false));
+  comm::all_to_all_blocks(p.g, kComm, *s.groups.n, d_qkv_x, to, std::move(copies), "d_qkv");
+  if (num_copies > 1)
+    ops::sum_kv_copies(p.g, kCompute,
+                       {.x = to,
+                        .y = d_qkv,
+                        .num_heads = H,
+                        .num_kv_heads = G,
+                        .num_copies = num_copies,
+                        .head_dim = s.model.head_dim});
+}
+
+struct Weights {
+  explicit Weights(Pass& p)
+      : norm(p.weight("attention.norm", {p.spec.model.hidden})),
+        qkv(p.weight("attention.qkv", {p.spec.qkv_width(), p.spec.model.hidden})),
+        o(p.weight("attention.o", {p.spec.model.hidden, p.spec.model.num_heads * p.spec.model.head_dim})) {
+    if (!p.spec.model.qk_norm) return;
+    q_norm = p.weight("attention.q_norm", {p.spec.model.head_dim});
+    k_norm = p.weight("attention.k_norm", {p.spec.model.head_dim});
+  }
+  Handle norm, qkv, o, q_norm, k_norm;
+};
+
+/// hidden -> ln1_out, as in the forward pass.
+void normalize(Pass& p, const Weights& w, Handle hidden, Handle ln1_out, Handle rstd) {
+  ops::rmsnorm_forward(p.g, kCompute,
+                       {.x = hidden,
+                        .gain = w.norm,
+                        .y = ln1_out,
+                        .rstd = rstd,
+                        .eps = static_cast<float>(p.spec.model.norm_eps)});
+}
+
+void project(Pass& p, const Weights& w, Handle ln1_out, Handle qkv) {
+  ops::matmul(p.g, kCompute, {.a = ln1_out, .b = w.qkv, .c = qkv, .trans_b = true});
+}
+
+/// qkv -> norm and rope -> qkv_x.
+void rotate(Pass& p, const Weights& w, Handle qkv, Handle qkv_x) {
+  const auto& m = p.spec.model;
+  const bool exchange = p.spec.exchanges_heads();
+  const Handle rotated = exchange ? p.temp("qkv_rope", {p.spec.T, p.spec.qkv_width()})
+                                  : p.g.view(qkv_x, 0, {p.spec.T, p.spec.qkv_width()});
+  ops::qk_rope_forward(p.g, kCompute,
+                       {.qkv = qkv,
+                        .positions = BatchLayout(p.spec).positions(p.g, p.slots),
+                        .gain_q = w.q_norm,
+                        .gain_k = w.k_norm,
+                        .out = rotated,
+                        .num_heads = m.num_heads,
+                        .num_kv_heads = m.num_kv_heads,
+                        .head_dim = m.head_dim,
+                        .theta = static_cast<float>(m.rope_theta),
+                        .eps = static_cast<float>(m.norm_eps)});
+  if (exchange) exchange_qkv(p, rotated, qkv_x);
+}
+
+void attend(Pass& p, Handle qkv_x, Handle attn, Handle lse) {
+  ops::attention_forward(p.g, kCompute,
+                         {.qkv = qkv_x,
+                          .doc_start = BatchLayout(p.spec).doc_start(p.g, p.slots),
+                          .o = attn,
+                          .lse = lse,
+                          .num_heads = p.spec.local_heads,
+                          .num_kv_heads = p.spec.local_kv_heads,
+                          .head_dim = p.spec.model.head_dim});
+}
+
+// In a backward pass: each tensor kept, or made again from the one before it.
+Handle rebuilt_ln1_out(Pass& p, const Weights& w, Handle hidden) {
+  return p.acts.need("ln1_out", [&](Handle x) { normalize(p, w, hidden, x, {}); });
+}
+Handle rebuilt_qkv(Pass& p, const Weights& w, Handle hidden) {
+  return p.acts.need("qkv", [&](Handle x) { project(p, w, rebuilt_ln1_out(p, w, hidden), x); });
+}
+Handle rebuilt_qkv_x(Pass& p, const Weights& w, Handle hidden) {
+  return p.acts.need("qkv_x", [&](Handle x) { rotate(p, w, rebuilt_qkv(p, w, hidden), x); });
+}
+Handle rebuilt_attn(Pass& p, const Weights& w, Handle hidden) {
+  return p.acts.need("attn", [&](Handle x) {
+    const Shape statistics = p.acts.shape("lse");
+    attend(p, rebuilt_qkv_x(p, w, hidden), x, p.g.temp("lse_again", DType::f32, statistics));
+  });
+}
+Handle rebuilt_attn_x(Pass& p, const Weights& w, Handle hidden) {
+  const auto& s = p.spec;
+  const Handle attn = rebuilt_attn(p, w, hidden);
+  if (!s.exchanges_heads()) return p.g.view(attn, 0, {s.T, s.local_heads * s.model.head_dim});
+  return p.acts.need("attn_x", [&](Handle x) { exchange_heads(p, attn, x, false, "attn again"); });
+}
+
+void project_output(Pass& p, const Weights& w, Handle attn_x, Handle attn_out) {
+  ops::matmul(p.g, kCompute, {.a = attn_x, .b = w.o, .c = attn_out, .trans_b = true});
+}
+
+}  // namespace
+
+void add_attention_parameters(ParameterTable& table, const ModelConfig& m, const std::string& prefix) {
+  const int64_t D = m.hidden, A = m.head_dim;
+  const double residual_std = m.init_std / std::sqrt(2.0 * static_cast<double>(m.num_layers));
+  const auto add = [&](const std::string& name, Shape shape, Init init, double std, bool decay,
+                       const std::string& device_tensor) {
+    table.add({prefix + name, shape, init, std, decay, prefix + device_tensor});
+  };
+  add("attention.norm", {D}, Init::ones, 0, false, "attention.norm");
+  add("attention.q", {m.num_heads * A, D}, Init::normal, m.init_std, true, "attention.qkv");
+  add("attention.k", {m.num_kv_heads * A, D}, Init::normal, m.init_std, true, "attention.qkv");
+  add("attention.v", {m.num_kv_heads * A, D}, Init::normal, m.init_std, true, "attention.qkv");
+  add("attention.o", {D, m.num_heads * A}, Init::normal, residual_std, true, "attention.o");
+  if (!m.qk_norm) return;
+  add("attention.q_norm", {A}, Init::ones, 0, false, "attention.q_norm");
+  add("attention.k_norm", {A}, Init::ones, 0, false, "attention.k_norm");
+}
+
+void add_attention_activations(ActivationTable& table, const LayerSpec& s) {
+  const int64_t D = s.model.hidden, HA = s.model.num_heads * s.model.head_dim;
+  const int64_t B = s.attention_batch, S = s.S;
+  table.add({"hidden", "T D", {s.T, D}, s.dtype, Keep::always, ""});
+  table.add({"ln1_rstd", "T", {s.T}, DType::f32, Keep::always, ""});
+  table.add({"ln1_out", "T D", {s.T, D}, s.dtype, Keep::none, "RMSNorm of hidden"});
+  table.add({"qkv",
+             "T (H+2G)A",
+             {s.T, s.qkv_width()},
+             s.dtype,
+             s.model.qk_norm ? Keep::none : Keep::never,
+             "QKV projection of ln1_out"});
+  table.add({"qkv_x",
+             "B S (H'+2G')A",
+             {B, S, s.local_qkv_width()},
+             s.dtype,
+             Keep::selective,
+             "QKV projection, RoPE and head exchange"});
+  table.add(
+      {"attn", "B S H'A", {B, S, s.local_heads * s.model.head_dim}, s.dtype, Keep::selective, "attention"});
+  table.add({"lse", "B H' S", {B, s.local_heads, S}, DType::f32, Keep::always, ""});
+  if (s.exchanges_heads())
+    table.add({"attn_x", "T HA", {s.T, HA}, s.dtype, Keep::none, "head exchange of attn"});
+}
+
+Handle attention_forward(Pass& p, Handle hidden) {
+  p.g.segment("attention");
+  const Weights w(p);
+  const Handle ln1_out = p.acts.make("ln1_out");
+  normalize(p, w, hidden, ln1_out, p.acts.make("ln1_rstd"));
+  const Handle qkv = p.acts.make("qkv"), qkv_x = p.acts.make("qkv_x");
+  project(p, w, ln1_out, qkv);
+  rotate(p, w, qkv, qkv_x);
+  const Handle attn = p.acts.make("attn");
+  attend(p, qkv_x, attn, p.acts.make("lse"));
+  Handle attn_x = p.g.view(attn, 0, {p.spec.T, p.spec.local_heads * p.spec.model.head_dim});
+  if (p.spec.exchanges_heads()) exchange_heads(p, attn, attn_x = p.acts.make("attn_x"), false, "attn");
+  const Handle attn_out = p.temp("attn_out", {p.spec.T, p.spec.model.hidden});
+  project_output(p, w, attn_x, attn_out);
+  return attn_out;
+}
+
+Handle attention_output_again(Pass& p, Handle hidden) {
+  p.g.segment("attention again");
+  const Weights w(p);
+  const Handle attn_out = p.temp("attn_out", {p.spec.T, p.spec.model.hidden});
+  project_output(p, w, rebuilt_attn_x(p, w, hidden), attn_out);
+  return attn_out;
+}
+
+void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden) {
+  p.g.segment("attention backward");
+  const LayerSpec& s = p.spec;
+  const ModelConfig& m = s.model;
+  const Weights w(p);
+  const int64_t HA = m.num_heads * m.head_dim, B = s.attention_batch;
+  const float eps = static_cast<float>(m.norm_eps);
+
+  const Handle d_attn_x = p.temp("d_attn_x", {s.T, HA});
+  ops::matmul(p.g, kCompute, {.a = d_ln2_in, .b = w.o, .c = d_attn_x});
+  Handle d_attn = p.g.view(d_attn_x, 0, {B, s.S, s.local_heads * m.head_dim});
+  if (s.exchanges_heads()) {
+    d_attn = p.temp("d_attn", {B, s.S, s.local_heads * m.head_dim});
+    exchange_heads(p, d_attn_x, d_attn, true, "d_attn");
+  }
+  // Under that exchange: weight gradients that wait, and what is rebuilt without communication.
+  p.queue.drain();
+  const Handle ln1_out = rebuilt_ln1_out(p, w, hidden);
+  const Handle qkv = m.qk_norm ? rebuilt_qkv(p, w, hidden) : Handle{};
+  const Handle qkv_x = rebuilt_qkv_x(p, w, hidden), attn = rebuilt_attn(p, w, hidden);
+  const Handle attn_x = rebuilt_attn_x(p, w, hidden), lse = p.acts.kept("lse");
+
+  const Handle d_qkv_x = p.temp("d_qkv_x", {B, s.S, s.local_qkv_width()});
+  ops::attention_backward(p.g, kCompute,
+                          {.d_o = d_attn,
+                           .qkv = qkv_x,
+                           .o = attn,
+                           .lse = lse,
+                           .doc_start = BatchLayout(s).doc_start(p.g, p.slots),
+                           .d_qkv = d_qkv_x,
+                           .num_heads = s.local_heads,
+                           .num_kv_heads = s.local_kv_heads,
+                           .head_dim = m.head_dim});
+  Handle d_qkv = p.g.view(d_qkv_x, 0, {s.T, s.local_qkv_width()});
+  if (s.exchanges_heads()) return_d_qkv(p, d_qkv_x, d_qkv = p.temp("d_qkv", {s.T, s.qkv_width()}));
+  ops::matmul(p.g, kCompute,
+              {.a = d_ln2_in,
+               .b = attn_x,
+               .c = p.grad("attention.o", {m.hidden, HA}),
+               .trans_a = true,
+               .accumulate = true});
+
+  ops::QkRopeBackward rope{.d_out = d_qkv,
+                           .positions = BatchLayout(s).positions(p.g, p.slots),
+                           .d_qkv = d_qkv,
+                           .num_heads = m.num_heads,
+                           .num_kv_heads = m.num_kv_heads,
+                           .head_dim = m.head_dim,
+                           .theta = static_cast<float>(m.rope_theta),
+                           .eps = eps};
+  if (m.qk_norm) {
+    rope.qkv = qkv, rope.gain_q = w.q_norm, rope.gain_k = w.k_norm;
+    rope.d_gain_q = p.grad("attention.q_norm", {m.head_dim}),
+    rope.d_gain_k = p.grad("attention.k_norm", {m.head_dim});
+  }
+  ops::qk_rope_backward(p.g, kCompute, rope);
+  const Handle d_ln1_out = p.temp("d_ln1_out", {s.T, m.hidden});
+  ops::matmul(p.g, kCompute, {.a = d_qkv, .b = w.qkv, .c = d_ln1_out});
+  ops::matmul(p.g, kCompute,
+              {.a = d_qkv,
+               .b = ln1_out,
+               .c = p.grad("attention.qkv", {s.qkv_width(), m.hidden}),
+               .trans_a = true,
+               .accumulate = true});
+  ops::rmsnorm_backward(p.g, kCompute,
+                        {.dy = d_ln1_out,
+                         .x = hidden,
+                         .gain = w.norm,
+                         .rstd = p.acts.kept("ln1_rstd"),
+                         .add = d_ln2_in,
+                         .dx = d_hidden,
+                         .dgain = p.grad("attention.norm", {m.hidden}),
+                         .eps = eps});
+}
+
+}  // namespace moesaic

@@ -1,0 +1,64 @@
+#pragma once
+// What the layers share while one pass over one layer is recorded.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "layers/layer_spec.h"
+#include "layers/stage_slots.h"
+#include "tensor/activations.h"
+
+namespace moesaic {
+
+/// Weight-gradient ops that wait for the place where they are recorded: behind a communication op that they can hide, or
+/// (later, split schedules) in the schedule's weight half.
+class WeightQueue {
+ public:
+  void push(std::function<void()> record) { waiting_.push_back(std::move(record)); }
+  void drain() {
+    for (const auto& record : waiting_) record();
+    waiting_.clear();
+  }
+  bool empty() const { return waiting_.empty(); }
+
+ private:
+  std::vector<std::function<void()>> waiting_;
+};
+
+/// One pass over one layer. Everything it refers to outlives it.
+struct Pass {
+  Pass(Program& program, const LayerSpec& layer_spec, const ParameterTable& parameter_table,
+       std::string layer_prefix, const ActivationTable& activation_table, Rebuild policy, bool evaluation)
+      : g(program),
+        spec(layer_spec),
+        table(parameter_table),
+        prefix(std::move(layer_prefix)),
+        slots(program),
+        acts(evaluation ? Activations::evaluation(program, activation_table, slots.kept)
+                        : Activations(program, activation_table, slots.kept, policy)),
+        training(!evaluation) {}
+
+  /// A device tensor of this layer ("attention.qkv") and its gradient (f32).
+  Handle weight(const std::string& name, Shape shape) {
+    return parameter(name, shape, slots.weights, slots.weights2, spec.dtype, "");
+  }
+  Handle grad(const std::string& name, Shape shape) {
+    return parameter(name, shape, slots.grads, slots.grads2, DType::f32, "d_");
+  }
+  Handle temp(const std::string& name, Shape shape) { return g.temp(name, spec.dtype, shape); }
+
+  Program& g;
+  const LayerSpec& spec;
+  const ParameterTable& table;
+  std::string prefix;  // "layers.0.": of the layer whose rows stand for all of its kind
+  StageSlots slots;
+  Activations acts;
+  bool training;
+  WeightQueue queue;
+
+ private:
+  Handle parameter(const std::string& name, Shape shape, Slot dense, Slot experts, DType type,
+                   const char* mark);
+};
+
+}  // namespace moesaic

@@ -1,0 +1,164 @@
+#include "model/stage_programs.h"
+
+#include <algorithm>
+
+#include "layers/attention.h"
+#include "layers/moe.h"
+#include "layers/pass.h"
+#include "model/parameters.h"
+#include "ops/embedding/embedding.h"
+#include "ops/head_loss/head_loss.h"
+#include "ops/matmul/matmul.h"
+#include "ops/rmsnorm/rmsnorm.h"
+
+namespace moesaic {
+namespace {
+
+constexpr Stream kCompute = Stream::compute;
+constexpr int64_t kLogitBytes = 16 << 20;  // of one chunk of logits in head_loss
+
+enum class Way { forward, backward, evaluate };
+
+std::unique_ptr<Plan> record_layer(const LayerSpec& spec, const ParameterTable& table, DeviceKind device,
+                                   int64_t index, const ActivationTable& activations, Way way) {
+  const bool dense = is_dense(spec.model, index);
+  const std::string kind = dense ? "dense layer" : "MoE layer";
+  static constexpr std::array<const char*, 3> kWays{"forward", "backward", "evaluate"};
+  Program g(fmt::format("{} {}", kind, kWays[static_cast<size_t>(way)]), device);
+  Pass p(g, spec, table, layer_prefix(index), activations, spec.layout.rebuild, way == Way::evaluate);
+  const Shape stream{spec.T, spec.model.hidden};
+  const Handle hidden = p.acts.kept("hidden");
+  if (way == Way::backward) {
+    const Handle d_stream = g.external(p.slots.d_stream, 0, "d_stream", spec.dtype, stream);
+    const Handle d_ln2_in = p.temp("d_ln2_in", stream);
+    (dense ? dense_backward : moe_backward)(p, hidden, d_stream, d_ln2_in);
+    attention_backward(p, hidden, d_ln2_in, d_stream);
+  } else {
+    const Handle next = g.external(p.slots.next, 0, "next", spec.dtype, stream);
+    const Handle attn_out = attention_forward(p, hidden);
+    (dense ? dense_forward : moe_forward)(p, hidden, attn_out, next);
+  }
+  MOESAIC_CHECK(p.queue.empty());
+  return std::make_unique<Plan>(std::move(g));
+}
+
+std::unique_ptr<LayerPrograms> record_kind(const LayerSpec& spec, const ParameterTable& table,
+                                           DeviceKind device, int64_t index) {
+  auto layer = std::make_unique<LayerPrograms>();
+  add_attention_activations(layer->activations, spec);
+  (is_dense(spec.model, index) ? add_dense_layer_activations : add_moe_activations)(layer->activations, spec);
+  layer->forward = record_layer(spec, table, device, index, layer->activations, Way::forward);
+  layer->backward = record_layer(spec, table, device, index, layer->activations, Way::backward);
+  layer->evaluate = record_layer(spec, table, device, index, layer->activations, Way::evaluate);
+  return layer;
+}
+
+std::unique_ptr<Plan> record_embed(const LayerSpec& spec, DeviceKind device, bool backward) {
+  Program g(backward ? "embedding backward" : "embedding", device);
+  g.segment("embedding");
+  const StageSlots slots(g);
+  const ModelConfig& m = spec.model;
+  const Handle tokens = BatchLayout(spec).tokens(g, slots);
+  const Shape stream{spec.T, m.hidden}, table{m.vocab, m.hidden};
+  if (backward)
+    ops::embedding_backward(g, kCompute,
+                            {.tokens = tokens,
+                             .dx = g.external(slots.d_stream, 0, "d_stream", spec.dtype, stream),
+                             .dtable = g.external(slots.grads, 0, "d_embedding", DType::f32, table)});
+  else
+    ops::embedding_forward(g, kCompute,
+                           {.tokens = tokens,
+                            .table = g.external(slots.weights, 0, "embedding", spec.dtype, table),
+                            .x = g.external(slots.kept, 0, "hidden", spec.dtype, stream)});
+  return std::make_unique<Plan>(std::move(g));
+}
+
+enum class Head { train, evaluate, logits };
+
+std::unique_ptr<Plan> record_head(const LayerSpec& spec, const ParameterTable& table, DeviceKind device,
+                                  Head what) {
+  static constexpr std::array<const char*, 3> kNames{"head", "head evaluate", "logits"};
+  Program g(kNames[static_cast<size_t>(what)], device);
+  g.segment("head");
+  const StageSlots slots(g);
+  const ModelConfig& m = spec.model;
+  const BatchLayout batch(spec);
+  const StepScalars step(g, slots.step);
+  const Shape stream{spec.T, m.hidden}, matrix{m.vocab, m.hidden};
+  const float eps = static_cast<float>(m.norm_eps);
+  const auto place = [&](const std::string& name) { return table.place(name).offset; };
+  const int64_t at = m.tied_embedding ? 0 : place("head");
+  const auto [w_slot, d_slot] =
+      m.tied_embedding ? std::pair(slots.weights2, slots.grads2) : std::pair(slots.weights, slots.grads);
+  const Handle hidden = g.external(slots.kept, 0, "hidden", spec.dtype, stream);
+  const Handle gain = g.external(slots.weights, place("final_norm") * size_of(spec.dtype), "final_norm",
+                                 spec.dtype, {m.hidden});
+  const Handle w = g.external(w_slot, at * size_of(spec.dtype), "head", spec.dtype, matrix);
+  const Handle x = g.temp("final_norm_out", spec.dtype, stream),
+               rstd = g.temp("final_rstd", DType::f32, {spec.T});
+  ops::rmsnorm_forward(g, kCompute, {.x = hidden, .gain = gain, .y = x, .rstd = rstd, .eps = eps});
+  if (what == Head::logits) {
+    const Handle logits = g.external(slots.next, 0, "logits", DType::f32, {spec.T, m.vocab});
+    ops::matmul(g, kCompute, {.a = x, .b = w, .c = logits, .trans_b = true});
+    return std::make_unique<Plan>(std::move(g));
+  }
+  const int64_t chunk =
+      std::clamp<int64_t>(kLogitBytes / (4 * m.vocab), std::min<int64_t>(16, spec.T), spec.T);
+  ops::HeadLoss loss{.x = x,
+                     .w = w,
+                     .targets = batch.targets(g, slots),
+                     .logits = g.temp("logit_chunk", DType::f32, {chunk, m.vocab}),
+                     .loss = step.loss,
+                     .counted = step.seen};
+  if (what == Head::evaluate) {
+    ops::head_loss(g, kCompute, loss);
+    return std::make_unique<Plan>(std::move(g));
+  }
+  loss.scale = step.loss_scale;
+  loss.dx = g.temp("d_final_norm_out", spec.dtype, stream);
+  loss.dw = g.external(d_slot, at * 4, "d_head", DType::f32, matrix);
+  ops::head_loss(g, kCompute, loss);
+  ops::rmsnorm_backward(
+      g, kCompute,
+      {.dy = loss.dx,
+       .x = hidden,
+       .gain = gain,
+       .rstd = rstd,
+       .dx = g.external(slots.d_stream, 0, "d_stream", spec.dtype, stream),
+       .dgain = g.external(slots.grads, place("final_norm") * 4, "d_final_norm", DType::f32, {m.hidden}),
+       .eps = eps});
+  return std::make_unique<Plan>(std::move(g));
+}
+
+}  // namespace
+
+StagePrograms::StagePrograms(const LayerSpec& spec, const ParameterTable& table, DeviceKind device) {
+  const ModelConfig& m = spec.model;
+  if (m.num_dense_layers > 0) dense = record_kind(spec, table, device, 0);
+  if (m.num_dense_layers < m.num_layers) moe = record_kind(spec, table, device, m.num_dense_layers);
+  embed = record_embed(spec, device, false);
+  embed_backward = record_embed(spec, device, true);
+  head = record_head(spec, table, device, Head::train);
+  head_evaluate = record_head(spec, table, device, Head::evaluate);
+  logits = record_head(spec, table, device, Head::logits);
+}
+
+const LayerPrograms& StagePrograms::layer(const ModelConfig& model, int64_t index) const {
+  return is_dense(model, index) ? *dense : *moe;
+}
+
+std::vector<const Plan*> StagePrograms::plans() const {
+  std::vector<const Plan*> all{embed.get()};
+  for (const auto* kind : {dense.get(), moe.get()})
+    if (kind) all.insert(all.end(), {kind->forward.get(), kind->backward.get(), kind->evaluate.get()});
+  all.insert(all.end(), {head.get(), embed_backward.get(), head_evaluate.get(), logits.get()});
+  return all;
+}
+
+int64_t StagePrograms::workspace_bytes() const {
+  int64_t most = 0;
+  for (const Plan* plan : plans()) most = std::max(most, plan->workspace_bytes());
+  return most;
+}
+
+}  // namespace moesaic

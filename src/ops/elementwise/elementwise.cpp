@@ -1,0 +1,49 @@
+#include "ops/elementwise/elementwise.h"
+
+#include "ops/elementwise/elementwise_cpu.h"
+#include "ops/op.h"
+
+namespace moesaic::ops {
+
+void zero(Program& g, Stream stream, Handle y) {
+  g.add({.name = "zero",
+         .streams = {stream},
+         .accesses = {out(y)},
+         .cost = {.bytes = bytes_of(g, {y})},
+         .run = body(g, zero_cpu, Zero{y})});
+}
+
+void copy(Program& g, Stream stream, Handle x, Handle y) {
+  MOESAIC_CHECK(g.shape(x).numel() == g.shape(y).numel(), "{} to {}", g.shape(x).str(), g.shape(y).str());
+  MOESAIC_CHECK(g.dtype(x) == g.dtype(y) || (is_float(g.dtype(x)) && is_float(g.dtype(y))));
+  g.add({.name = "copy",
+         .streams = {stream},
+         .accesses = {in(x), out(y)},
+         .cost = {.bytes = bytes_of(g, {x, y})},
+         .run = body(g, copy_cpu, Copy{x, y})});
+}
+
+void add(Program& g, Stream stream, Handle a, Handle b, Handle y) {
+  MOESAIC_CHECK(g.shape(a).numel() == g.shape(y).numel() && g.shape(b).numel() == g.shape(y).numel(),
+                "{} and {} to {}", g.shape(a).str(), g.shape(b).str(), g.shape(y).str());
+  MOESAIC_CHECK(is_float(g.dtype(a)) && is_float(g.dtype(b)) && is_float(g.dtype(y)));
+  g.add({.name = "add",
+         .streams = {stream},
+         .accesses = {in(a), in(b), out(y)},
+         .cost = {.operations = static_cast<double>(g.shape(y).numel()), .bytes = bytes_of(g, {a, b, y})},
+         .run = body(g, add_cpu, Add{a, b, y})});
+}
+
+void sum_copies(Program& g, Stream stream, Handle x, Handle y, int64_t num_copies) {
+  MOESAIC_CHECK(num_copies > 0 && g.shape(x)[-1] == g.shape(y)[-1]);
+  MOESAIC_CHECK(g.shape(x).numel() == num_copies * g.shape(y).numel(), "{} copies in {} for {}", num_copies,
+                g.shape(x).str(), g.shape(y).str());
+  MOESAIC_CHECK(is_float(g.dtype(x)) && g.dtype(y) == g.dtype(x));
+  g.add({.name = "sum_copies",
+         .streams = {stream},
+         .accesses = {in(x), out(y)},
+         .cost = {.operations = static_cast<double>(g.shape(x).numel()), .bytes = bytes_of(g, {x, y})},
+         .run = body(g, sum_copies_cpu, SumCopies{x, y, num_copies})});
+}
+
+}  // namespace moesaic::ops

@@ -1,0 +1,65 @@
+#include "ops/grouped_matmul/grouped_matmul.h"
+
+#include "ops/grouped_matmul/grouped_matmul_cpu.h"
+#include "ops/op.h"
+
+namespace moesaic::ops {
+namespace {
+
+bool is_map_of(const Program& g, Handle map, int64_t num_rows) {
+  return !map || (g.dtype(map) == DType::i32 && g.shape(map).numel() == num_rows);
+}
+
+double operations(const Shape& w, double rows) {
+  return 2 * rows * static_cast<double>(w[1]) * static_cast<double>(w[2]);
+}
+
+double row_bytes(const Program& g, Handle h) {
+  return static_cast<double>(g.shape(h)[-1] * size_of(g.dtype(h)));
+}
+
+}  // namespace
+
+void grouped_matmul(Program& g, Stream stream, const GroupedMatmul& args) {
+  const Shape &x = g.shape(args.x), &w = g.shape(args.w), &y = g.shape(args.y),
+              &offsets = g.shape(args.offsets);
+  MOESAIC_CHECK(w.num_dims() == 3 && offsets.numel() == w[0] + 1, "weights {}, offsets {}", w.str(),
+                offsets.str());
+  MOESAIC_CHECK(x[-1] == w[args.trans_w ? 2 : 1] && y[-1] == w[args.trans_w ? 1 : 2], "{} times {} to {}",
+                x.str(), w.str(), y.str());
+  MOESAIC_CHECK(args.x_rows ? is_map_of(g, args.x_rows, y.rows()) : x.rows() == y.rows());
+  MOESAIC_CHECK(is_float(g.dtype(args.x)) && g.dtype(args.w) == g.dtype(args.x) && is_float(g.dtype(args.y)));
+  MOESAIC_CHECK(g.dtype(args.offsets) == DType::i32);
+  g.add({.name = "grouped_matmul",
+         .streams = {stream},
+         .accesses = accesses({in(args.x), in(args.x_rows), in(args.w), in(args.offsets), out(args.y)}),
+         .cost = {.work = Work::grouped_matmul,
+                  .operations = operations(w, args.expected_rows),
+                  .bytes = args.expected_rows * (row_bytes(g, args.x) + row_bytes(g, args.y)) +
+                           bytes_of(g, {args.w})},
+         .run = body(g, grouped_matmul_cpu, args)});
+}
+
+void grouped_matmul_weight_grad(Program& g, Stream stream, const GroupedMatmulWeightGrad& args) {
+  const Shape &dy = g.shape(args.dy), &x = g.shape(args.x), &dw = g.shape(args.dw),
+              &offsets = g.shape(args.offsets);
+  MOESAIC_CHECK(dw.num_dims() == 3 && offsets.numel() == dw[0] + 1, "weights {}, offsets {}", dw.str(),
+                offsets.str());
+  MOESAIC_CHECK(dy[-1] == dw[1] && x[-1] == dw[2], "{} and {} to {}", dy.str(), x.str(), dw.str());
+  const int64_t num_rows = args.dy_rows ? g.shape(args.dy_rows).numel() : dy.rows();
+  MOESAIC_CHECK(is_map_of(g, args.dy_rows, num_rows) && is_map_of(g, args.x_rows, num_rows));
+  MOESAIC_CHECK(args.x_rows || x.rows() == num_rows, "{} rows of x for {} of dy", x.rows(), num_rows);
+  MOESAIC_CHECK(is_float(g.dtype(args.dy)) && is_float(g.dtype(args.x)) && g.dtype(args.dw) == DType::f32);
+  MOESAIC_CHECK(g.dtype(args.offsets) == DType::i32);
+  g.add({.name = "grouped_matmul_weight_grad",
+         .streams = {stream},
+         .accesses = accesses(
+             {in(args.dy), in(args.dy_rows), in(args.x), in(args.x_rows), in(args.offsets), inout(args.dw)}),
+         .cost = {.work = Work::grouped_matmul,
+                  .operations = operations(dw, args.expected_rows),
+                  .bytes = args.expected_rows * (row_bytes(g, args.dy) + row_bytes(g, args.x)) +
+                           2 * bytes_of(g, {args.dw})},
+         .run = body(g, grouped_matmul_weight_grad_cpu, args)});
+}
+
+}  // namespace moesaic::ops

@@ -1,0 +1,97 @@
+#include "ops/optimizer/optimizer_cpu.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "base/check.h"
+#include "device/cpu/threads.h"
+
+namespace moesaic::ops {
+namespace {
+
+constexpr int64_t kBlock = 4096;  // elements; a block of masters fits in the first-level cache
+
+/// The FP32 master whose upper half, rounded, is the parameter.
+void join(const bf16* param, const uint16_t* remainder, float* master, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const auto low = static_cast<uint32_t>(static_cast<int32_t>(static_cast<int16_t>(remainder[i])));
+    master[i] = std::bit_cast<float>((uint32_t{param[i].bits} << 16) + low);
+  }
+}
+
+void split(const float* master, bf16* param, uint16_t* remainder, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const auto bits = std::bit_cast<uint32_t>(master[i]);
+    param[i].bits = static_cast<uint16_t>((bits + 0x8000u) >> 16);
+    remainder[i] = static_cast<uint16_t>(bits);
+  }
+}
+
+/// Calls update(first, count, master) for each block of the shard; `master` [count] is changed in place. One update
+/// for both storages, so that they follow the same bits.
+template <class F>
+void update_masters(const OpContext& c, const OptimizerShard& shard, const F& update) {
+  const int64_t N = c.shape(shard.param).numel();
+  float* f32_param = shard.remainder ? nullptr : c.inout<float>(shard.param);
+  bf16* bf16_param = shard.remainder ? c.inout<bf16>(shard.param) : nullptr;
+  uint16_t* remainder = shard.remainder ? c.inout<uint16_t>(shard.remainder) : nullptr;
+  parallel_for(ceil_div(N, kBlock), [&](int64_t block) {
+    const int64_t first = block * kBlock, count = std::min(kBlock, N - first);
+    std::array<float, kBlock> joined;
+    float* master = f32_param ? f32_param + first : joined.data();
+    if (bf16_param) join(bf16_param + first, remainder + first, master, count);
+    update(first, count, master);
+    if (bf16_param) split(master, bf16_param + first, remainder + first, count);
+  });
+}
+
+}  // namespace
+
+void adamw_cpu(const OpContext& c, const AdamW& args) {
+  const OptimizerShard& shard = args.shard;
+  if (*c.in<int32_t>(shard.ok) == 0) return;
+  const float* scalars = c.in<float>(shard.scalars);
+  const float lr = scalars[0], correction1 = scalars[1], correction2 = scalars[2];
+  const float clip = *c.in<float>(shard.clip_scale);
+  const float beta1 = args.beta1, beta2 = args.beta2, eps = args.eps, weight_decay = args.weight_decay;
+  const float* all_grad = c.in<float>(shard.grad);
+  const uint8_t* all_decay = c.in<uint8_t>(shard.decay);
+  float *all_m = c.inout<float>(args.m), *all_v = c.inout<float>(args.v);
+  update_masters(c, shard, [&](int64_t first, int64_t count, float* __restrict w) {
+    const float* __restrict grad = all_grad + first;
+    const uint8_t* __restrict decay = all_decay + first;
+    float* __restrict m = all_m + first, * __restrict v = all_v + first;
+    for (int64_t i = 0; i < count; ++i) {
+      const float d = clip * grad[i];
+      m[i] = beta1 * m[i] + (1 - beta1) * d;
+      v[i] = beta2 * v[i] + (1 - beta2) * d * d;
+      const float step = (m[i] / correction1) / (std::sqrt(v[i] / correction2) + eps);
+      const float decayed = weight_decay * static_cast<float>(decay[i]);
+      w[i] -= lr * (step + decayed * w[i]);
+    }
+  });
+}
+
+void sgd_cpu(const OpContext& c, const Sgd& args) {
+  const OptimizerShard& shard = args.shard;
+  if (*c.in<int32_t>(shard.ok) == 0) return;
+  const float lr = c.in<float>(shard.scalars)[0], clip = *c.in<float>(shard.clip_scale);
+  const float momentum = args.momentum, weight_decay = args.weight_decay;
+  const float* all_grad = c.in<float>(shard.grad);
+  const uint8_t* all_decay = c.in<uint8_t>(shard.decay);
+  float* all_u = args.momentum_buffer ? c.inout<float>(args.momentum_buffer) : nullptr;
+  update_masters(c, shard, [&](int64_t first, int64_t count, float* __restrict w) {
+    const float* __restrict grad = all_grad + first;
+    const uint8_t* __restrict decay = all_decay + first;
+    float* __restrict u = all_u ? all_u + first : nullptr;
+    for (int64_t i = 0; i < count; ++i) {
+      float step = clip * grad[i] + weight_decay * static_cast<float>(decay[i]) * w[i];
+      if (u) step = u[i] = momentum * u[i] + step;
+      w[i] -= lr * step;
+    }
+  });
+}
+
+}  // namespace moesaic::ops

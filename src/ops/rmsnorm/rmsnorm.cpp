@@ -1,0 +1,52 @@
+#include "ops/rmsnorm/rmsnorm.h"
+
+#include "ops/op.h"
+#include "ops/rmsnorm/rmsnorm_cpu.h"
+
+namespace moesaic::ops {
+namespace {
+
+/// Present handles have the shape and type of `like`.
+void check_same(const Program& g, Handle like, std::initializer_list<Handle> handles) {
+  for (Handle h : handles)
+    MOESAIC_CHECK(!h || (g.shape(h).rows() == g.shape(like).rows() && g.shape(h)[-1] == g.shape(like)[-1] &&
+                         g.dtype(h) == g.dtype(like)),
+                  "{} {} beside {} {}", g.info(h).name, g.shape(h).str(), g.info(like).name,
+                  g.shape(like).str());
+}
+
+void check_gain(const Program& g, Handle x, Handle gain, Handle rstd) {
+  MOESAIC_CHECK(is_float(g.dtype(x)) && is_float(g.dtype(gain)) && g.shape(gain).numel() == g.shape(x)[-1]);
+  MOESAIC_CHECK(!rstd || (g.dtype(rstd) == DType::f32 && g.shape(rstd).numel() == g.shape(x).rows()));
+}
+
+}  // namespace
+
+void rmsnorm_forward(Program& g, Stream stream, const RmsNormForward& args) {
+  check_same(g, args.x, {args.residual, args.sum, args.y});
+  check_gain(g, args.x, args.gain, args.rstd);
+  MOESAIC_CHECK(!args.residual || args.sum, "a residual needs somewhere to put the sum");
+  g.add({.name = "rmsnorm_forward",
+         .streams = {stream},
+         .accesses = accesses(
+             {in(args.x), in(args.residual), in(args.gain), out(args.sum), out(args.y), out(args.rstd)}),
+         .cost = {.operations = (args.residual ? 5.0 : 4.0) * static_cast<double>(g.shape(args.x).numel()),
+                  .bytes = bytes_of(g, {args.x, args.residual, args.gain, args.sum, args.y, args.rstd})},
+         .run = body(g, rmsnorm_forward_cpu, args)});
+}
+
+void rmsnorm_backward(Program& g, Stream stream, const RmsNormBackward& args) {
+  check_same(g, args.x, {args.dy, args.add, args.dx});
+  check_gain(g, args.x, args.gain, args.rstd);
+  MOESAIC_CHECK(g.dtype(args.dgain) == DType::f32 && g.shape(args.dgain).numel() == g.shape(args.x)[-1]);
+  g.add({.name = "rmsnorm_backward",
+         .streams = {stream},
+         .accesses = accesses({in(args.dy), in(args.x), in(args.gain), in(args.rstd), in(args.add),
+                               out(args.dx), inout(args.dgain)}),
+         .cost = {.operations = (args.add ? 11.0 : 10.0) * static_cast<double>(g.shape(args.x).numel()),
+                  .bytes = bytes_of(g, {args.dy, args.x, args.gain, args.rstd, args.add, args.dx}) +
+                           2 * bytes_of(g, {args.dgain})},
+         .run = body(g, rmsnorm_backward_cpu, args)});
+}
+
+}  // namespace moesaic::ops

@@ -1,0 +1,159 @@
+#pragma once
+// Runs a configuration for some steps on thread ranks and brings back losses, gradients and weights by logical name, so that
+// any layout can be compared with one rank.
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "support/op_runner.h"
+#include "train/session.h"
+
+namespace moesaic::test {
+
+struct Outcome {
+  std::vector<StepResult> steps;
+  std::map<std::string, std::vector<float>> gradients;  // of the last step, whole tensors
+  std::map<std::string, std::vector<float>> weights;    // after it
+  std::map<std::string, std::vector<float>> updates;    // weights - first weights
+};
+
+/// A model small enough to run in milliseconds: set-up Z of the bug reports.
+inline Config small_config() {
+  Config c;
+  c.model.name = "z";
+  c.model.num_layers = 2;
+  c.model.hidden = 32;
+  c.model.num_heads = 8;
+  c.model.num_kv_heads = 2;
+  c.model.head_dim = 8;
+  c.model.expert_ffn = 24;
+  c.model.num_experts = 8;
+  c.model.top_k = 2;
+  c.model.vocab = 67;
+  c.model.init_std = 0.1;
+  c.train.seq_len = 16;
+  c.train.micro_batch = 8;
+  c.train.global_batch = 8;
+  c.train.seed = 3;
+  c.optim.kind = OptimizerKind::sgd;
+  c.optim.weight_decay = 0;
+  c.optim.clip = 0;
+  c.run.threads = 1;
+  c.run.comm_timeout = 30;
+  return c;
+}
+
+/// Random tokens, the same for a position whatever asks; a tenth of the targets do not count.
+inline Batch random_batch(std::span<const int64_t> positions, int64_t S, int64_t vocab) {
+  Batch batch;
+  batch.num_sequences = static_cast<int64_t>(positions.size());
+  for (int64_t p : positions)
+    for (int64_t s = 0; s < S; ++s) {
+      const auto at = static_cast<uint64_t>(s);
+      batch.tokens.push_back(
+          static_cast<int32_t>(random_below(static_cast<uint64_t>(vocab), 5, static_cast<uint64_t>(p), at)));
+      const bool counts = random_uniform(6, static_cast<uint64_t>(p), at) > 0.1f;
+      batch.targets.push_back(counts ? static_cast<int32_t>(random_below(static_cast<uint64_t>(vocab), 7,
+                                                                         static_cast<uint64_t>(p), at))
+                                     : -1);
+      batch.num_counted += counts;
+      batch.positions.push_back(static_cast<int32_t>(s));
+      batch.doc_start.push_back(0);
+    }
+  return batch;
+}
+
+/// Adds a rank's part of each logical tensor to `into` (whole tensors, zero where nobody has written).
+inline void add_part(std::map<std::string, std::vector<float>>& into, const ParameterRow& row, int64_t begin,
+                     const std::vector<float>& values) {
+  auto& whole = into[row.name];
+  whole.resize(static_cast<size_t>(row.shape.numel()));
+  std::copy(values.begin(), values.end(), whole.begin() + begin);
+}
+
+inline std::vector<float> fetch_floats(Device& device, const std::byte* memory, DType type, int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  if (type == DType::f32) {
+    device.fetch(values.data(), memory, 4 * count);
+  } else {
+    std::vector<bf16> narrow(values.size());
+    device.fetch(narrow.data(), memory, 2 * count);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = float(narrow[i]);
+  }
+  return values;
+}
+
+/// The gradient shards of a session, by logical name.
+inline void collect_gradients(Session& session, std::map<std::string, std::vector<float>>& into) {
+  const ParameterTable& table = session.stage().table();
+  for (const ParameterRow& row : table.rows()) {
+    const Bucket& bucket = table.buckets()[static_cast<size_t>(row.bucket)];
+    const int64_t first = session.reducer().shard_index(row.bucket) * bucket.shard();
+    const int64_t begin = std::max(row.offset, first),
+                  end = std::min(row.offset + row.shape.numel(), first + bucket.shard());
+    if (begin >= end) continue;
+    add_part(into, row, begin - row.offset,
+             fetch_floats(session.stage().device(),
+                          reinterpret_cast<const std::byte*>(session.stage().grads(row.bucket) + begin),
+                          DType::f32, end - begin));
+  }
+}
+
+inline void collect_weights(Session& session, std::map<std::string, std::vector<float>>& into) {
+  const DType type = session.stage().spec().dtype;
+  for (const ParameterRow& row : session.stage().table().rows())
+    add_part(into, row, 0,
+             fetch_floats(session.stage().device(),
+                          session.stage().weights(row.bucket) + row.offset * size_of(type), type,
+                          row.shape.numel()));
+}
+
+inline Outcome run_layout(const Config& config, int64_t num_steps) {
+  Outcome outcome;
+  std::mutex mutex;
+  std::map<std::string, std::vector<float>> before;
+  run_ranks(config.run, Mesh(config.layout).world_size(), [&](Rank& rank) {
+    Session session(config, rank);
+    session.initialize();
+    {
+      const std::lock_guard lock(mutex);
+      collect_weights(session, before);
+    }
+    const BatchSource source = [&](std::span<const int64_t> positions) {
+      return random_batch(positions, config.train.seq_len, config.model.vocab);
+    };
+    for (int64_t i = 0; i < num_steps; ++i) {
+      StepResult result = session.step(source, i * config.train.global_batch, config.optim.lr);
+      while (result.max_rows_asked > 0 && config.layout.on_overflow == OverflowPolicy::repeat) {
+        session.grow_rows(result.max_rows_asked);
+        result = session.step(source, i * config.train.global_batch, config.optim.lr);
+      }
+      if (rank.rank == 0) outcome.steps.push_back(result);
+    }
+    const std::lock_guard lock(mutex);
+    collect_gradients(session, outcome.gradients);
+    collect_weights(session, outcome.weights);
+  });
+  for (const auto& [name, values] : outcome.weights) {
+    auto& update = outcome.updates[name];
+    for (size_t i = 0; i < values.size(); ++i) update.push_back(values[i] - before[name][i]);
+  }
+  return outcome;
+}
+
+/// The largest relative error over tensors (Euclidean norms), and the name of that tensor.
+inline std::pair<double, std::string> worst(const std::map<std::string, std::vector<float>>& a,
+                                            const std::map<std::string, std::vector<float>>& b) {
+  std::pair<double, std::string> found{0, ""};
+  if (a.size() != b.size()) return {1e9, "different sets of tensors"};
+  for (const auto& [name, values] : b) {
+    const auto it = a.find(name);
+    const double error =
+        it == a.end() || it->second.size() != values.size() ? 1e9 : relative_error(it->second, values);
+    if (!(error <= found.first)) found = {error, name};
+  }
+  return found;
+}
+
+}  // namespace moesaic::test

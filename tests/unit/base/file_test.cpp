@@ -1,0 +1,139 @@
+#include "base/file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <limits>
+
+#include "base/error.h"
+#include "support/temp_folder.h"
+
+namespace moesaic {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <class F>
+std::string io_error_of(F&& f) {
+  try {
+    f();
+  } catch (const IoError& error) {
+    return error.what();
+  }
+  return "no IoError";
+}
+
+TEST(AtomicFile, IsNotThereUntilCommitted) {
+  const TempFolder folder;
+  AtomicFile file(folder / "a");
+  file.write("hello ");
+  file.write("world");
+  EXPECT_EQ(file.size(), 11);
+  EXPECT_FALSE(path_exists(folder / "a"));
+  file.commit();
+  EXPECT_EQ(slurp(folder / "a"), "hello world");
+  EXPECT_THAT(list_folder(folder.path()), ElementsAre("a"));
+}
+
+TEST(AtomicFile, KeepsTheOldFileWhenNotCommitted) {
+  const TempFolder folder;
+  spit(folder / "a", "old");
+  { AtomicFile(folder / "a").write("new"); }
+  EXPECT_EQ(slurp(folder / "a"), "old");
+  EXPECT_THAT(list_folder(folder.path()), ElementsAre("a"));
+}
+
+TEST(AtomicFile, ReplacesWhatACrashLeft) {
+  const TempFolder folder;
+  spit(folder / "a.tmp", "left over from a longer file");
+  AtomicFile file(folder / "a");
+  file.write("new");
+  file.commit();
+  EXPECT_EQ(slurp(folder / "a"), "new");
+}
+
+TEST(AtomicFile, MixesSmallAndLargeWrites) {
+  const TempFolder folder;
+  std::string expected;
+  AtomicFile file(folder / "a");
+  for (const size_t bytes :
+       {size_t{3}, size_t{1} << 20, size_t{5}, (size_t{1} << 20) + 1, size_t{900000}, size_t{200000}}) {
+    const std::string part(bytes, static_cast<char>('a' + expected.size() % 26));
+    file.write(part);
+    expected += part;
+  }
+  file.commit();
+  EXPECT_TRUE(slurp(folder / "a") == expected);
+}
+
+TEST(AtomicFile, NamesThePathAndTheFullDisk) {
+  const TempFolder folder;
+  std::filesystem::create_symlink("/dev/full", folder / "a.tmp");
+  const std::string message = io_error_of([&] {
+    AtomicFile file(folder / "a");
+    file.write("x");
+    file.commit();
+  });
+  EXPECT_THAT(message, HasSubstr("cannot write " + folder / "a"));
+  EXPECT_THAT(message, HasSubstr("No space left on device"));
+  EXPECT_FALSE(path_exists(folder / "a"));
+  EXPECT_FALSE(path_exists(folder / "a.tmp"));
+}
+
+TEST(AtomicFile, NamesAFolderThatIsMissing) {
+  const TempFolder folder;
+  EXPECT_THAT(io_error_of([&] { AtomicFile file(folder / "no/a"); }), HasSubstr("No such file or directory"));
+}
+
+TEST(MappedFile, ReadsBytesAndRefusesRangesOutside) {
+  const TempFolder folder;
+  spit(folder / "a", "0123456789");
+  MappedFile first(folder / "a");
+  const MappedFile file = std::move(first);
+  EXPECT_EQ(file.size(), 10);
+  EXPECT_EQ(static_cast<char>(file.range(9, 1, "x")[0]), '9');
+  EXPECT_EQ(file.range(10, 0, "x").size(), 0u);
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  for (const auto& [offset, count] :
+       {std::pair<int64_t, int64_t>{10, 1}, {-1, 1}, {0, -1}, {1, most}, {most, most}}) {
+    EXPECT_THAT(io_error_of([&] { file.range(offset, count, "the table"); }), HasSubstr("the table"));
+  }
+}
+
+TEST(MappedFile, TakesAnEmptyFileAndRefusesFoldersAndMissingFiles) {
+  const TempFolder folder;
+  spit(folder / "empty", "");
+  EXPECT_EQ(MappedFile(folder / "empty").size(), 0);
+  EXPECT_THROW(MappedFile file(folder.path()), IoError);
+  EXPECT_THAT(io_error_of([&] { MappedFile file(folder / "none"); }), HasSubstr(folder / "none"));
+}
+
+TEST(ReadFile, HoldsToItsBound) {
+  const TempFolder folder;
+  spit(folder / "a", "0123456789");
+  EXPECT_EQ(read_file(folder / "a", 10), "0123456789");
+  EXPECT_THROW(read_file(folder / "a", 9), IoError);
+  EXPECT_THROW(read_file(folder.path(), 9), IoError);
+}
+
+TEST(Folders, AreMadeListedRenamedAndRemoved) {
+  const TempFolder folder;
+  make_folders(folder / "x/y");
+  make_folders(folder / "x/y");
+  spit(folder / "x/f", "123");
+  EXPECT_EQ(file_size(folder / "x/f"), 3);
+  EXPECT_THROW(file_size(folder / "x/y"), IoError);
+  EXPECT_THROW(make_folders(folder / "x/f"), IoError);
+  rename_path(folder / "x", folder / "z");
+  EXPECT_THAT(list_folder(folder / "z"), ElementsAre("f", "y"));
+  EXPECT_THROW(rename_path(folder / "x", folder / "w"), IoError);
+  remove_tree(folder / "z");
+  remove_tree(folder / "z");
+  EXPECT_FALSE(path_exists(folder / "z"));
+  EXPECT_THROW(list_folder(folder / "z"), IoError);
+}
+
+}  // namespace
+}  // namespace moesaic
