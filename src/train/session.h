@@ -38,6 +38,7 @@ class Session {
   /// Validates the configuration, then takes all memory. `training` false: weights only matter, no optimizer state.
   Session(const Config& config, Rank& rank, bool training = true);
 
+  bool trains() const { return optimizer_ != nullptr; }
   /// First values of all weights.
   void initialize();
 

@@ -1,6 +1,8 @@
 #pragma once
 // Runs a configuration for some steps on thread ranks and brings back losses, gradients and weights by logical name, so that
 // any layout can be compared with one rank.
+#include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -11,11 +13,24 @@
 
 namespace moesaic::test {
 
+using Tensors = std::map<std::string, std::vector<float>>;  // by logical name, whole
+
 struct Outcome {
   std::vector<StepResult> steps;
-  std::map<std::string, std::vector<float>> gradients;  // of the last step, whole tensors
-  std::map<std::string, std::vector<float>> weights;    // after it
-  std::map<std::string, std::vector<float>> updates;    // weights - first weights
+  int64_t num_repeats = 0;          // steps done again because routing passed the rows bound
+  Tensors first_gradients;          // of the first step
+  Tensors gradients;                // of the last step
+  Tensors weights;                  // after it
+  Tensors updates;                  // weights - first weights
+  Tensors biases;                   // router biases of each layer after it
+  std::vector<std::string> unlike;  // weights and biases of which two ranks hold different bits
+};
+
+/// What a test may put in its own way. Called on every rank.
+struct Around {
+  BatchSource source;                      // instead of random_batch
+  std::function<void(Session&)> prepare;   // after initialize()
+  std::function<void(Session&)> finished;  // after the last step; one rank at a time
 };
 
 /// A model small enough to run in milliseconds: set-up Z of the bug reports.
@@ -44,8 +59,9 @@ inline Config small_config() {
   return c;
 }
 
-/// Random tokens, the same for a position whatever asks; a tenth of the targets do not count.
-inline Batch random_batch(std::span<const int64_t> positions, int64_t S, int64_t vocab) {
+/// Random tokens, the same for a position whatever asks; a tenth of the targets do not count. `packed`: a document starts
+/// at about every sixth token: its positions start at 0, and the target before it does not count.
+inline Batch random_batch(std::span<const int64_t> positions, int64_t S, int64_t vocab, bool packed = false) {
   Batch batch;
   batch.num_sequences = static_cast<int64_t>(positions.size());
   for (int64_t p : positions)
@@ -58,18 +74,26 @@ inline Batch random_batch(std::span<const int64_t> positions, int64_t S, int64_t
                                                                          static_cast<uint64_t>(p), at))
                                      : -1);
       batch.num_counted += counts;
-      batch.positions.push_back(static_cast<int32_t>(s));
-      batch.doc_start.push_back(0);
+      const bool starts = s == 0 || (packed && random_uniform(8, static_cast<uint64_t>(p), at) < 1.0f / 6);
+      if (starts && s > 0 && batch.targets[batch.targets.size() - 2] >= 0)
+        batch.targets[batch.targets.size() - 2] = -1, --batch.num_counted;
+      batch.positions.push_back(starts ? 0 : batch.positions.back() + 1);
+      batch.doc_start.push_back(static_cast<int32_t>(s) - batch.positions.back());
     }
   return batch;
 }
 
 /// Adds a rank's part of each logical tensor to `into` (whole tensors, zero where nobody has written).
-inline void add_part(std::map<std::string, std::vector<float>>& into, const ParameterRow& row, int64_t begin,
+inline void add_part(Tensors& into, const ParameterRow& row, int64_t begin,
                      const std::vector<float>& values) {
   auto& whole = into[row.name];
   whole.resize(static_cast<size_t>(row.shape.numel()));
   std::copy(values.begin(), values.end(), whole.begin() + begin);
+}
+
+/// Equal to the last bit (NaN equals NaN).
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), 4 * a.size()) == 0);
 }
 
 inline std::vector<float> fetch_floats(Device& device, const std::byte* memory, DType type, int64_t count) {
@@ -85,7 +109,7 @@ inline std::vector<float> fetch_floats(Device& device, const std::byte* memory, 
 }
 
 /// The gradient shards of a session, by logical name.
-inline void collect_gradients(Session& session, std::map<std::string, std::vector<float>>& into) {
+inline void collect_gradients(Session& session, Tensors& into) {
   const ParameterTable& table = session.stage().table();
   for (const ParameterRow& row : table.rows()) {
     const Bucket& bucket = table.buckets()[static_cast<size_t>(row.bucket)];
@@ -100,40 +124,63 @@ inline void collect_gradients(Session& session, std::map<std::string, std::vecto
   }
 }
 
-inline void collect_weights(Session& session, std::map<std::string, std::vector<float>>& into) {
+/// The whole weights that a rank holds; `unlike` gets the names of those that another rank holds with other bits.
+inline void collect_weights(Session& session, Tensors& into, std::vector<std::string>* unlike = nullptr) {
   const DType type = session.stage().spec().dtype;
-  for (const ParameterRow& row : session.stage().table().rows())
-    add_part(into, row, 0,
-             fetch_floats(session.stage().device(),
-                          session.stage().weights(row.bucket) + row.offset * size_of(type), type,
-                          row.shape.numel()));
+  for (const ParameterRow& row : session.stage().table().rows()) {
+    std::vector<float> values = fetch_floats(
+        session.stage().device(), session.stage().weights(row.bucket) + row.offset * size_of(type), type,
+        row.shape.numel());
+    const auto known = into.find(row.name);
+    if (unlike && known != into.end() && !same_bits(known->second, values)) unlike->push_back(row.name);
+    into[row.name] = std::move(values);
+  }
 }
 
-inline Outcome run_layout(const Config& config, int64_t num_steps) {
+inline void collect_biases(Session& session, Outcome& outcome) {
+  const ModelConfig& m = session.stage().spec().model;
+  for (int64_t i = 0; i < m.num_layers; ++i) {
+    std::vector<float> values(static_cast<size_t>(m.num_experts));
+    session.stage().device().fetch(values.data(), session.stage().router_bias(i), 4 * m.num_experts);
+    const std::string name = fmt::format("router bias {}", i);
+    const auto known = outcome.biases.find(name);
+    if (known != outcome.biases.end() && !same_bits(known->second, values)) outcome.unlike.push_back(name);
+    outcome.biases[name] = std::move(values);
+  }
+}
+
+inline Outcome run_layout(const Config& config, int64_t num_steps, const Around& around = {}) {
   Outcome outcome;
   std::mutex mutex;
-  std::map<std::string, std::vector<float>> before;
+  Tensors before;
   run_ranks(config.run, Mesh(config.layout).world_size(), [&](Rank& rank) {
     Session session(config, rank);
     session.initialize();
+    if (around.prepare) around.prepare(session);
     {
       const std::lock_guard lock(mutex);
-      collect_weights(session, before);
+      collect_weights(session, before, &outcome.unlike);
     }
-    const BatchSource source = [&](std::span<const int64_t> positions) {
+    const BatchSource source = around.source ? around.source : [&](std::span<const int64_t> positions) {
       return random_batch(positions, config.train.seq_len, config.model.vocab);
     };
     for (int64_t i = 0; i < num_steps; ++i) {
       StepResult result = session.step(source, i * config.train.global_batch, config.optim.lr);
       while (result.max_rows_asked > 0 && config.layout.on_overflow == OverflowPolicy::repeat) {
+        if (rank.rank == 0) ++outcome.num_repeats;
         session.grow_rows(result.max_rows_asked);
         result = session.step(source, i * config.train.global_batch, config.optim.lr);
       }
       if (rank.rank == 0) outcome.steps.push_back(result);
+      if (i > 0) continue;
+      const std::lock_guard lock(mutex);
+      collect_gradients(session, outcome.first_gradients);
     }
     const std::lock_guard lock(mutex);
     collect_gradients(session, outcome.gradients);
-    collect_weights(session, outcome.weights);
+    collect_weights(session, outcome.weights, &outcome.unlike);
+    collect_biases(session, outcome);
+    if (around.finished) around.finished(session);
   });
   for (const auto& [name, values] : outcome.weights) {
     auto& update = outcome.updates[name];
@@ -143,8 +190,7 @@ inline Outcome run_layout(const Config& config, int64_t num_steps) {
 }
 
 /// The largest relative error over tensors (Euclidean norms), and the name of that tensor.
-inline std::pair<double, std::string> worst(const std::map<std::string, std::vector<float>>& a,
-                                            const std::map<std::string, std::vector<float>>& b) {
+inline std::pair<double, std::string> worst(const Tensors& a, const Tensors& b) {
   std::pair<double, std::string> found{0, ""};
   if (a.size() != b.size()) return {1e9, "different sets of tensors"};
   for (const auto& [name, values] : b) {
@@ -154,6 +200,15 @@ inline std::pair<double, std::string> worst(const std::map<std::string, std::vec
     if (!(error <= found.first)) found = {error, name};
   }
   return found;
+}
+
+/// The names of the tensors that differ in any bit.
+inline std::vector<std::string> different(const Tensors& a, const Tensors& b) {
+  std::vector<std::string> names;
+  for (const auto& [name, values] : b)
+    if (const auto it = a.find(name); it == a.end() || !same_bits(it->second, values)) names.push_back(name);
+  if (a.size() != b.size()) names.push_back("(different sets of tensors)");
+  return names;
 }
 
 }  // namespace moesaic::test

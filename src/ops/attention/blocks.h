@@ -9,7 +9,8 @@
 namespace moesaic::ops::attention {
 
 inline constexpr int64_t kBlock = 32;
-inline constexpr int64_t kLanes = 16;
+/// Floats of the widest register that the build may use: 64 bytes with AVX-512, 32 with AVX2, 16 elsewhere.
+inline constexpr int64_t kLanes = __BIGGEST_ALIGNMENT__ / 4;
 using Vector [[gnu::vector_size(kLanes * 4), gnu::may_alias]] = float;
 
 /// Width of a head in scratch memory, zeros added.
@@ -44,7 +45,7 @@ inline void product_tile(int64_t terms, const float* a, int64_t a_row, int64_t a
 /// [terms, n] and c lie n apart; n a multiple of kLanes. Fixed order of sums.
 inline void product(int64_t n, int64_t terms, const float* a, int64_t a_row, int64_t a_term, const float* b,
                     float* c, bool add) {
-  constexpr int kRows = 8;
+  constexpr int kRows = kLanes == 16 ? 8 : 4;  // AVX-512 has 32 registers, the others 16
   for (int64_t i = 0; i < kBlock; i += kRows) {
     int64_t j = 0;
     for (; j + 2 * kLanes <= n; j += 2 * kLanes)

@@ -38,6 +38,7 @@ void backward(const OpContext& c, const SwigluBackward& args) {
     T *da = dh + r * 2 * width, *db = da + width;
     const float weight = weights ? weights[slots[r]] : 1;
     float* unweighted = scratch<struct SwigluRow>(width);
+#pragma GCC ivdep  // the outputs overlap nothing; five pointers are too many to find that out each time
     for (int64_t i = 0; i < width; ++i) {
       const float d = static_cast<float>(dy_row[i]) * weight, x = static_cast<float>(a[i]);
       const float gate = static_cast<float>(b[i]), sigmoid = fast_sigmoid(x), silu = x * sigmoid;

@@ -32,9 +32,11 @@ TEST(SumOfSquares, MatchesADoubleSumForAnyLength) {
   }
 }
 
-TEST(SumOfSquares, IsNotSwampedByItsOwnSize) {
-  // One by one in FP32 this sum would stop growing at 2^24.
-  EXPECT_FLOAT_EQ(squares(std::vector<float>((1 << 24) + (1 << 23), 1.0f)), 25165824.0f);
+TEST(SumOfSquares, ALargePartDoesNotSwallowSmallOnes) {
+  // 1e8 and then 1000 times 1: FP32 would stay at 1e8.
+  std::vector<float> x(1000 * 4096, 1.0f / 64);
+  x[0] = 1e4f;
+  EXPECT_NEAR(squares(x), 1e8 + 1000, 8);
 }
 
 TEST(SumOfSquares, HasTheSameBitsForAnyNumberOfThreads) {

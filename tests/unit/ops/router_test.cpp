@@ -198,6 +198,9 @@ TEST(RouterForward, NanAndInfNeverGiveAnInvalidOrARepeatedExpert) {
         EXPECT_TRUE(*distinct.begin() >= 0 && *distinct.rbegin() < 8);
       }
     }
+  RouterConfig sigmoid;
+  sigmoid.score = ScoreFunction::sigmoid;
+  EXPECT_THAT(route(sigmoid, 8, 2, rows[1]).indices, ElementsAre(7, 6));
   EXPECT_THAT(route({}, 8, 2, rows[1]).weights, Each(testing::IsNan())) << "the step must notice";
 }
 

@@ -1,0 +1,30 @@
+#include "bench/bench.h"
+
+#include "cli/commands.h"
+
+namespace moesaic::cli {
+
+void add_bench(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "bench",
+      "Measure: the machine's ceilings first, then what was asked for, as time and percent of its floor.");
+  command->require_subcommand(1);
+  struct Options {
+    ConfigOptions config;
+    int64_t steps = 30;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* step = command->add_subcommand(
+      "step", "A training step on random tokens: tokens/s, floor, and where the time goes by op.");
+  options->config.add_to(*step, false);
+  step->add_option("--steps", options->steps, "measured steps")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  step->add_flag("--json", options->json, "one JSON object instead of a table");
+  step->callback([options] {
+    std::fputs(bench_step(options->config.load(), options->steps, options->json).c_str(), stdout);
+  });
+}
+
+}  // namespace moesaic::cli

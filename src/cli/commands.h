@@ -1,0 +1,26 @@
+#pragma once
+// The subcommands. Each file adds its own to the app: options, help, and what it runs.
+#include <CLI/CLI.hpp>
+
+#include "config/config.h"
+#include "train/trainer.h"
+
+namespace moesaic::cli {
+
+void add_train(CLI::App& app, const StopFlag& stop);
+void add_eval(CLI::App& app);
+void add_generate(CLI::App& app);
+void add_data(CLI::App& app);
+void add_inspect(CLI::App& app);
+void add_bench(CLI::App& app);
+
+/// The options that several subcommands share: a configuration file and settings over it.
+struct ConfigOptions {
+  std::string file;
+  std::vector<std::string> settings;
+  void add_to(CLI::App& command, bool file_required);
+  /// Settings alone start from the defaults.
+  Config load() const;
+};
+
+}  // namespace moesaic::cli

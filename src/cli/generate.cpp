@@ -1,0 +1,38 @@
+#include "train/generate.h"
+
+#include "cli/commands.h"
+
+namespace moesaic::cli {
+
+void add_generate(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("generate", "Text that follows a prompt, from a checkpoint of a byte model.");
+  struct Options {
+    std::string from;
+    GenerateOptions generate;
+  };
+  auto options = std::make_shared<Options>();
+  command->add_option("from", options->from, "a run folder (its newest checkpoint) or a checkpoint")
+      ->required();
+  command->add_option("--prompt", options->generate.prompt, "what the text begins with");
+  command->add_option("--tokens", options->generate.num_tokens, "how many tokens to add")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--temperature", options->generate.temperature, "0 = always the most likely token")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--seed", options->generate.seed, "another seed gives another text")
+      ->capture_default_str();
+  command->callback([options] {
+    const std::string checkpoint = find_checkpoint(options->from);
+    const Config config = config_of(CheckpointReader(checkpoint, Verify::sizes));
+    std::fputs(options->generate.prompt.c_str(), stdout);
+    generate(config, checkpoint, options->generate, [](const std::string& text) {
+      std::fputs(text.c_str(), stdout);
+      std::fflush(stdout);
+    });
+    std::fputs("\n", stdout);
+  });
+}
+
+}  // namespace moesaic::cli

@@ -1,0 +1,65 @@
+#include "train/generate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/rng.h"
+#include "data/byte_tokenizer.h"
+#include "train/checkpointing.h"
+
+namespace moesaic {
+namespace {
+
+/// Index of a token drawn from softmax(logits / temperature) over the first `vocab` ids.
+int32_t draw(const std::vector<float>& logits, size_t vocab, double temperature, uint64_t seed,
+             uint64_t index) {
+  const auto best = std::max_element(logits.begin(), logits.begin() + static_cast<std::ptrdiff_t>(vocab));
+  if (temperature <= 0) return static_cast<int32_t>(best - logits.begin());
+  std::vector<double> weights(vocab);
+  double sum = 0;
+  for (size_t v = 0; v < vocab; ++v) sum += weights[v] = std::exp((double(logits[v]) - *best) / temperature);
+  double left = sum * random_uniform(seed, stream_of("generate"), index);
+  for (size_t v = 0; v < vocab; ++v)
+    if ((left -= weights[v]) < 0) return static_cast<int32_t>(v);
+  return static_cast<int32_t>(best - logits.begin());
+}
+
+}  // namespace
+
+void generate(const Config& of_run, const std::string& checkpoint, const GenerateOptions& options,
+              const std::function<void(const std::string&)>& emit) {
+  Config config = of_run;
+  config.layout.pp = config.layout.dp = config.layout.n = config.layout.e = 1;
+  config.train.micro_batch = config.train.global_batch = 1;
+  const int64_t S = config.train.seq_len, V = config.model.vocab;
+  require<ConfigError>(V >= byte_tokenizer::kVocab,
+                       "generate writes bytes and needs model.vocab >= {}, found {}", byte_tokenizer::kVocab,
+                       V);
+  run_ranks(config.run, 1, [&](Rank& rank) {
+    Session session(config, rank, false);
+    load_checkpoint(session, CheckpointReader(checkpoint, Verify::contents));
+    std::vector<int32_t> tokens = byte_tokenizer::encode(options.prompt);
+    if (tokens.empty()) tokens.push_back(byte_tokenizer::kEnd);
+    std::vector<float> logits(static_cast<size_t>(V));
+    for (int64_t i = 0; i < options.num_tokens; ++i) {
+      const auto length = std::min<int64_t>(static_cast<int64_t>(tokens.size()), S);
+      Batch batch{.num_sequences = 1, .num_counted = 0};
+      batch.tokens.assign(tokens.end() - length, tokens.end());
+      batch.tokens.resize(static_cast<size_t>(S), 0);  // later positions are not seen by earlier ones
+      batch.targets.assign(static_cast<size_t>(S), -1);
+      batch.doc_start.assign(static_cast<size_t>(S), 0);
+      for (int64_t s = 0; s < S; ++s) batch.positions.push_back(static_cast<int32_t>(s));
+      session.feed().send(batch, 0, 0);
+      const std::byte* all = session.stage().logits();
+      rank.device->fetch(logits.data(), all + (length - 1) * V * 4, V * 4);
+      const int32_t next =
+          draw(logits, byte_tokenizer::kVocab, options.temperature, options.seed, static_cast<uint64_t>(i));
+      if (next == byte_tokenizer::kEnd) break;
+      tokens.push_back(next);
+      emit(byte_tokenizer::decode(std::span(&tokens.back(), 1)));
+    }
+  });
+}
+
+}  // namespace moesaic

@@ -1,0 +1,256 @@
+#include "train/trainer.h"
+
+#include <chrono>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "config/counts.h"
+#include "config/enum_names.h"
+#include "optim/lr_schedule.h"
+#include "report/table.h"
+#include "train/trace_gather.h"
+
+namespace moesaic {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+constexpr Purpose kPurposes[] = {Purpose::parameters,  Purpose::gradients, Purpose::optimizer,
+                                 Purpose::activations, Purpose::workspace, Purpose::batch,
+                                 Purpose::buffers};
+
+class Trainer {
+ public:
+  Trainer(const Config& config, Rank& rank, const Loader& loader, const StopFlag& stop, std::FILE* out)
+      : config_(config), rank_(rank), loader_(loader), stop_(stop), session_(config, rank) {
+    const bool resumed = !config.run.resume.empty();
+    if (resumed) {
+      const std::string from =
+          find_checkpoint(config.run.resume == "auto" ? run_folder(config.run) : config.run.resume);
+      const CheckpointReader reader(from, Verify::sizes);
+      reader.verify_contents(rank.rank, rank.world_size);
+      state_ = load_checkpoint(session_, reader);
+      session_.set_num_updates(state_.num_updates);
+      session_.set_rows_factor(std::max(state_.rows_factor, session_.rows_factor()));
+    } else {
+      session_.initialize();
+    }
+    rank.control.barrier();
+    if (rank.rank != 0) return;
+    log_.emplace(config, state_.step, resumed, out);
+    log_->say(describe());
+    log_->say(memory_table(rank.device->arena()));
+    log_->event(
+        resumed ? EventKind::restart : EventKind::start, state_.step,
+        resumed ? fmt::format("resumed at step {} from {}", state_.step, config.run.resume) : "started");
+  }
+
+  TrainSummary run() {
+    while (proceed()) {
+      const double begin = now();
+      StepMetrics metrics = one_step();
+      metrics.seconds = now() - begin;
+      state_.seconds += metrics.seconds;
+      metrics.tokens_per_s =
+          static_cast<double>(config_.train.global_batch * config_.train.seq_len) / metrics.seconds;
+      ++state_.step;
+      state_.num_updates = session_.num_updates();
+      state_.rows_factor = session_.rows_factor();
+      summary_.loss = metrics.loss;
+      if (config_.train.eval_every > 0 && state_.step % config_.train.eval_every == 0)
+        metrics.val_loss = evaluate(config_.train.eval_sequences);
+      report(metrics);
+      if (config_.train.save_every > 0 && state_.step % config_.train.save_every == 0) save();
+    }
+    if (loader_.num_valid_samples() > 0 && !summary_.interrupted) evaluate(0);
+    save();
+    summary_.steps = state_.step;
+    summary_.seconds = state_.seconds;
+    if (log_) log_->event(EventKind::stop, state_.step, summary_.interrupted ? "interrupted" : "finished");
+    return summary_;
+  }
+
+ private:
+  /// Whether another step follows; the same answer on every rank. Rank 0's clock counts.
+  bool proceed() {
+    rank_.control.set_step(state_.step);
+    rank_.control.set_operation("agree on the next step");
+    const std::string mine = fmt::format("{} {}", stop_.load(), state_.seconds);
+    const auto all = rank_.control.all_gather(mine);
+    for (const std::string& other : all) summary_.interrupted |= other[0] != '0';
+    state_.seconds = std::stod(all.front().substr(2));
+    const TrainConfig& t = config_.train;
+    return !summary_.interrupted && state_.step < t.steps &&
+           (t.max_seconds <= 0 || state_.seconds < t.max_seconds);
+  }
+
+  double progress() const {
+    const TrainConfig& t = config_.train;
+    const double by_steps = static_cast<double>(state_.step) / static_cast<double>(t.steps);
+    return t.max_seconds > 0 ? std::max(by_steps, state_.seconds / t.max_seconds) : by_steps;
+  }
+
+  StepMetrics one_step() {
+    const TrainConfig& t = config_.train;
+    const double lr = learning_rate(config_.optim, state_.step, t.steps, progress());
+    const BatchSource source = [&](std::span<const int64_t> positions) { return loader_.train(positions); };
+    const bool traced =
+        std::find(t.trace_steps.begin(), t.trace_steps.end(), state_.step) != t.trace_steps.end();
+    std::vector<TraceEvent> events;
+    if (traced) record_trace(rank_, events);
+    StepResult result = session_.step(source, state_.step * t.global_batch, lr);
+    while (result.max_rows_asked > 0 && config_.layout.on_overflow != OverflowPolicy::drop) {
+      require<Error>(
+          config_.layout.on_overflow == OverflowPolicy::repeat,
+          "step {}: routing gave a rank {} rows, above the bound of {}; raise layout.rows_factor (now {}) or "
+          "set layout.on_overflow to repeat or drop",
+          state_.step, result.max_rows_asked, session_.stage().spec().max_rows, session_.rows_factor());
+      session_.grow_rows(result.max_rows_asked);
+      if (log_) {
+        log_->event(EventKind::repeat, state_.step,
+                    fmt::format("step {} is repeated: routing gave a rank {} rows; the bound is now {}",
+                                state_.step, result.max_rows_asked, session_.stage().spec().max_rows));
+        log_->say(memory_table(rank_.device->arena()));
+      }
+      result = session_.step(source, state_.step * t.global_batch, lr);
+    }
+    if (traced) {
+      rank_.device->set_trace({});
+      const auto all = gather_trace(rank_, events);
+      if (log_) log_->trace(state_.step, all);
+    }
+    const bool bad = !result.updated && result.counted > 0;
+    num_skipped_ = bad ? num_skipped_ + 1 : 0;
+    if (bad) skip();
+    StepMetrics metrics;
+    metrics.step = state_.step;
+    metrics.loss = result.loss, metrics.aux_loss = result.aux_loss, metrics.z_loss = result.z_loss;
+    metrics.grad_norm = result.grad_norm, metrics.lr = lr;
+    metrics.expert_load = result.expert_load, metrics.dropped = result.dropped;
+    metrics.skipped = !result.updated, metrics.counted_tokens = result.counted;
+    for (Purpose purpose : kPurposes)
+      metrics.memory_bytes.emplace_back(name_of(purpose), rank_.device->arena().bytes(purpose));
+    return metrics;
+  }
+
+  /// A step with NaN or Inf: nothing was updated. Says where, and gives up after too many.
+  void skip() {
+    std::string where;
+    const auto all = rank_.control.all_gather(session_.reducer().find_nonfinite());
+    for (size_t r = 0; r < all.size(); ++r)
+      if (!all[r].empty()) where += fmt::format("{}rank {}: {}", where.empty() ? "" : "; ", r, all[r]);
+    const std::string message = fmt::format("step {} was skipped: NaN or Inf in the gradient ({})",
+                                            state_.step, where.empty() ? "the norm overflowed" : where);
+    if (log_) log_->event(EventKind::skip, state_.step, message);
+    require<Error>(num_skipped_ < config_.train.max_skipped,
+                   "{}; {} steps in a row (train.max_skipped): lower optim.lr or look at the data", message,
+                   num_skipped_);
+  }
+
+  double evaluate(int64_t count) {
+    rank_.control.set_operation("evaluate");
+    const int64_t held_out = loader_.num_valid_samples();
+    if (held_out == 0) return 0;
+    const BatchSource source = [&](std::span<const int64_t> numbers) { return loader_.valid(numbers); };
+    summary_.val_loss = session_.evaluate(source, count > 0 ? std::min(count, held_out) : held_out).loss;
+    return summary_.val_loss;
+  }
+
+  void save() {
+    if (saved_ == state_.step) return;
+    summary_.checkpoint =
+        save_checkpoint(session_, checkpoint_folder(config_.run), state_, config_.train.keep_last);
+    saved_ = state_.step;
+    if (log_)
+      log_->event(EventKind::save, state_.step,
+                  fmt::format("saved step {} to {}", state_.step, summary_.checkpoint));
+  }
+
+  void report(const StepMetrics& metrics) {
+    if (!log_) return;
+    RunPosition position;
+    position.num_steps = config_.train.max_seconds > 0 ? 0 : config_.train.steps;
+    position.fraction = progress();
+    position.eta_seconds = estimate_remaining(state_.seconds, 0, position.fraction);
+    log_->step(metrics, position);
+  }
+
+  std::string describe() {
+    const ModelCounts counts = count_model(config_.model);
+    const LayerSpec& s = session_.stage().spec();
+    return fmt::format(
+        "model {}: {} parameters, {} active, {} per token\n{} ranks: dp {}, n {} ({} attention), e {} ({} "
+        "dispatch), "
+        "rebuild {}; {} tokens per step",
+        config_.model.name, format_count(static_cast<double>(counts.total)),
+        format_count(static_cast<double>(counts.active)),
+        format_count(flops_per_token(config_.model, config_.train.seq_len)) + "FLOP", rank_.world_size,
+        config_.layout.dp, config_.layout.n, name_of(config_.layout.attention), s.e,
+        s.e == 1 ? "no" : name_of(s.layout.dispatch), name_of(config_.layout.rebuild),
+        config_.train.global_batch * config_.train.seq_len);
+  }
+
+  const Config config_;
+  Rank& rank_;
+  const Loader& loader_;
+  const StopFlag& stop_;
+  Session session_;
+  RunState state_;
+  TrainSummary summary_;
+  std::optional<RunLog> log_;
+  int64_t num_skipped_ = 0, saved_ = -1;
+};
+
+void check_data(const Config& config, const Loader& loader) {
+  require<ConfigError>(config.train.eval_every == 0 || loader.num_valid_samples() > 0,
+                       "train.eval_every = {} needs held-out text: set data.valid or data.valid_fraction",
+                       config.train.eval_every);
+}
+
+}  // namespace
+
+TrainSummary train(const Config& config, const StopFlag& stop, std::FILE* out) {
+  require<ConfigError>(!config.data.train.empty(),
+                       "data.train is empty: name a token file (moesaic data prepare TEXT PREFIX makes one)");
+  const Loader loader(config.data, config.train.seq_len, config.model.vocab, config.train.seed);
+  check_data(config, loader);
+  TrainSummary summary;
+  run_ranks(config.run, Mesh(config.layout).world_size(), [&](Rank& rank) {
+    const TrainSummary mine = Trainer(config, rank, loader, stop, out).run();
+    if (rank.rank == 0) summary = mine;
+  });
+  return summary;
+}
+
+Session::Evaluation evaluate_checkpoint(const Config& config, const std::string& checkpoint, int64_t count) {
+  const Loader loader(config.data, config.train.seq_len, config.model.vocab, config.train.seed);
+  require<ConfigError>(loader.num_valid_samples() > 0,
+                       "nothing is held out: set data.valid or data.valid_fraction");
+  Session::Evaluation evaluation;
+  run_ranks(config.run, Mesh(config.layout).world_size(), [&](Rank& rank) {
+    Session session(config, rank, false);
+    load_checkpoint(session, CheckpointReader(checkpoint, Verify::contents));
+    const BatchSource source = [&](std::span<const int64_t> numbers) { return loader.valid(numbers); };
+    const auto mine = session.evaluate(
+        source, count > 0 ? std::min(count, loader.num_valid_samples()) : loader.num_valid_samples());
+    if (rank.rank == 0) evaluation = mine;
+  });
+  return evaluation;
+}
+
+std::string memory_table(const Arena& arena) {
+  Table table({{"memory per rank"}, {"bytes", Table::Align::right}, {"", Table::Align::right}});
+  for (Purpose purpose : kPurposes)
+    table.add_row(
+        {name_of(purpose), std::to_string(arena.bytes(purpose)), format_bytes(arena.bytes(purpose))});
+  table.add_rule();
+  table.add_row({"sum", std::to_string(arena.bytes()), format_bytes(arena.bytes())});
+  return table.str();
+}
+
+}  // namespace moesaic
