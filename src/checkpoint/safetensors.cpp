@@ -23,10 +23,10 @@ constexpr int64_t kAlignment = 64;                // of the first tensor in our 
 constexpr size_t kMaxDims = 8;
 constexpr const char* kMetadata = "__metadata__";
 
-TensorInfo parse_tensor(const std::string& name, const json& entry, int64_t data_at, int64_t data_bytes,
+StoredTensor parse_tensor(const std::string& name, const json& entry, int64_t data_at, int64_t data_bytes,
                         const std::string& path) {
   const std::string where = fmt::format("{}: tensor {}", path, name);
-  TensorInfo tensor{name, dtype_named(string_member(entry, "dtype", where), where),
+  StoredTensor tensor{name, dtype_named(string_member(entry, "dtype", where), where),
                     ints_member(entry, "shape", where)};
   const auto offsets = ints_member(entry, "data_offsets", where);
   require<IoError>(
@@ -107,7 +107,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
       metadata_[key] = value.get<std::string>();
     }
   }
-  std::sort(tensors_.begin(), tensors_.end(), [](const TensorInfo& a, const TensorInfo& b) {
+  std::sort(tensors_.begin(), tensors_.end(), [](const StoredTensor& a, const StoredTensor& b) {
     return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes;
   });
   int64_t at = data_at;
@@ -123,22 +123,22 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
                    file_.size());
 }
 
-const TensorInfo* SafetensorsFile::find(std::string_view name) const {
+const StoredTensor* SafetensorsFile::find(std::string_view name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &tensors_[found->second];
 }
 
-const TensorInfo& SafetensorsFile::get(std::string_view name) const {
-  const TensorInfo* tensor = find(name);
+const StoredTensor& SafetensorsFile::get(std::string_view name) const {
+  const StoredTensor* tensor = find(name);
   require<IoError>(tensor != nullptr, "{} has no tensor {}", path(), name);
   return *tensor;
 }
 
-std::span<const std::byte> SafetensorsFile::data(const TensorInfo& tensor) const {
+std::span<const std::byte> SafetensorsFile::data(const StoredTensor& tensor) const {
   return file_.range(tensor.offset, tensor.bytes, tensor.name);
 }
 
-SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<TensorInfo> tensors,
+SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<StoredTensor> tensors,
                                      const std::map<std::string, std::string>& metadata)
     : tensors_(std::move(tensors)), order_(tensors_.size()), file_(path) {
   std::iota(order_.begin(), order_.end(), size_t{0});
@@ -148,7 +148,7 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<Tensor
   json root = json::object();
   if (!metadata.empty()) root[kMetadata] = metadata;
   for (const size_t i : order_) {
-    TensorInfo& tensor = tensors_[i];
+    StoredTensor& tensor = tensors_[i];
     const std::string where = fmt::format("{}: tensor {}", path, tensor.name);
     require<IoError>(tensor.name != kMetadata && !root.contains(tensor.name),
                      "{}: the name occurs twice or is reserved", where);
@@ -171,7 +171,7 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<Tensor
   header_.assign(reinterpret_cast<const char*>(&header_bytes), 8);
   header_ += text;
   header_.append(static_cast<size_t>(8 + header_bytes) - header_.size(), ' ');
-  for (TensorInfo& tensor : tensors_) tensor.offset += 8 + header_bytes;
+  for (StoredTensor& tensor : tensors_) tensor.offset += 8 + header_bytes;
   total_bytes_ += 8 + header_bytes;
   file_.write(header_);
 }

@@ -22,7 +22,7 @@ DType dtype_named(std::string_view name, const std::string& where);
 /// product whose bytes pass 2^63.
 int64_t checked_numel(std::span<const int64_t> shape, const std::string& where);
 
-struct TensorInfo {
+struct StoredTensor {
   std::string name;
   DType dtype = DType::f32;
   std::vector<int64_t> shape;  // up to 8 dims; none = a scalar
@@ -38,19 +38,19 @@ class SafetensorsFile {
 
   const std::string& path() const { return file_.path(); }
   /// In file order.
-  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
   /// The free strings of the header ("__metadata__").
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   /// Null if there is none of that name.
-  const TensorInfo* find(std::string_view name) const;
+  const StoredTensor* find(std::string_view name) const;
   /// IoError if there is none of that name.
-  const TensorInfo& get(std::string_view name) const;
+  const StoredTensor& get(std::string_view name) const;
   /// The tensor's bytes, little-endian, row-major, not necessarily aligned; they live as long as this object.
-  std::span<const std::byte> data(const TensorInfo& tensor) const;
+  std::span<const std::byte> data(const StoredTensor& tensor) const;
 
  private:
   MappedFile file_;
-  std::vector<TensorInfo> tensors_;
+  std::vector<StoredTensor> tensors_;
   std::map<std::string, size_t, std::less<>> by_name_;
   std::map<std::string, std::string> metadata_;
 };
@@ -65,11 +65,11 @@ class SafetensorsWriter {
  public:
   /// Of each tensor, name, dtype and shape count; offset and bytes are set here. IoError for a name that
   /// occurs twice.
-  SafetensorsWriter(const std::string& path, std::vector<TensorInfo> tensors,
+  SafetensorsWriter(const std::string& path, std::vector<StoredTensor> tensors,
                     const std::map<std::string, std::string>& metadata = {});
 
   /// As given, with offset and bytes.
-  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
   /// Indices into tensors() in the order in which the bytes must come: large elements first, so that each is
   /// aligned.
   const std::vector<size_t>& order() const { return order_; }
@@ -81,7 +81,7 @@ class SafetensorsWriter {
   void finish();
 
  private:
-  std::vector<TensorInfo> tensors_;
+  std::vector<StoredTensor> tensors_;
   std::vector<size_t> order_;
   std::string header_;
   int64_t total_bytes_ = 0;

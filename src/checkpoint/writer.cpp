@@ -27,7 +27,7 @@ ShardInfo CheckpointWriter::write_shard(int64_t rank, std::span<const PieceToSav
   ShardInfo info;
   info.file.name = fmt::format("rank_{:05}.safetensors", rank);
   const std::string path = unfinished_ + "/" + info.file.name;
-  std::vector<TensorInfo> tensors;
+  std::vector<StoredTensor> tensors;
   for (const PieceToSave& piece : pieces) {
     check_piece(piece, path);
     // A piece that is a whole tensor keeps its shape, so that other tools can use the file.

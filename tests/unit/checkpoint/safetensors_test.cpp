@@ -39,7 +39,7 @@ std::string text_of(std::span<const std::byte> bytes) {
 
 TEST(Safetensors, GivesBackEveryType) {
   const TempFolder folder;
-  std::vector<TensorInfo> tensors;
+  std::vector<StoredTensor> tensors;
   for (const DType type : {DType::u8, DType::bf16, DType::f32, DType::u16, DType::i64, DType::i32}) {
     tensors.push_back({"t." + std::string(name_of(type)), type, {3, 1}});
   }
@@ -47,7 +47,7 @@ TEST(Safetensors, GivesBackEveryType) {
   tensors.push_back({"empty", DType::f32, {0, 7}});
   SafetensorsWriter writer(folder / "a", tensors, {{"format", "pt"}});
   std::vector<std::string> data;
-  for (const TensorInfo& tensor : writer.tensors()) {
+  for (const StoredTensor& tensor : writer.tensors()) {
     data.emplace_back(static_cast<size_t>(tensor.bytes), static_cast<char>('a' + data.size()));
   }
   for (const size_t i : writer.order()) {
@@ -61,7 +61,7 @@ TEST(Safetensors, GivesBackEveryType) {
   EXPECT_EQ(file.metadata().at("format"), "pt");
   EXPECT_EQ(file.tensors().size(), tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const TensorInfo& tensor = file.get(tensors[i].name);
+    const StoredTensor& tensor = file.get(tensors[i].name);
     EXPECT_EQ(tensor.dtype, tensors[i].dtype);
     EXPECT_EQ(tensor.shape, tensors[i].shape);
     EXPECT_EQ(tensor.offset % size_of(tensor.dtype), 0) << tensor.name;
@@ -188,7 +188,7 @@ TEST(Safetensors, NeverCrashesOnRandomDamage) {
       const SafetensorsFile file(folder / "b");
       ++accepted;
       size_t sum = 0;
-      for (const TensorInfo& tensor : file.tensors()) {
+      for (const StoredTensor& tensor : file.tensors()) {
         for (const std::byte b : file.data(tensor)) sum += static_cast<size_t>(b);
       }
       EXPECT_LE(sum, bad.size() * 255);
