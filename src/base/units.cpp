@@ -22,6 +22,13 @@ std::string format_count(double count) {
   return unit == 0 ? fmt::format("{:.4g}", count) : fmt::format("{:.2f}{}", count, kNames[unit]);
 }
 
+std::string format_flops(double operations) {
+  static constexpr std::array kNames{"", "k", "M", "G", "T", "P"};
+  size_t unit = 0;
+  while (std::abs(operations) >= 1000 && unit + 1 < kNames.size()) operations /= 1000, ++unit;
+  return fmt::format("{:.{}f} {}FLOP", operations, unit == 0 ? 0 : 2, kNames[unit]);
+}
+
 std::string format_seconds(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.0f} us", seconds * 1e6);
   if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);

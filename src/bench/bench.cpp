@@ -13,6 +13,7 @@
 #include "launch/launch.h"
 #include "ops/matmul/matmul.h"
 #include "report/table.h"
+#include "train/run_checks.h"
 #include "train/session.h"
 
 namespace moesaic {
@@ -116,6 +117,7 @@ Ceilings measure_ceilings(const Config& config) {
 
 std::string bench_step(const Config& config, int64_t steps, bool json) {
   constexpr int64_t kWarmUp = 5;
+  check_runnable(config);
   const Ceilings ceilings = measure_ceilings(config);
   std::vector<double> seconds;
   std::map<std::string, Kind> kinds;
@@ -133,7 +135,7 @@ std::string bench_step(const Config& config, int64_t steps, bool json) {
         });
       const double begin = now();
       StepResult result = session.step(source, i * config.train.global_batch, 1e-4);
-      if (result.max_rows_asked > 0) {
+      if (result.max_rows_asked > 0 && config.layout.on_overflow != OverflowPolicy::drop) {
         session.grow_rows(result.max_rows_asked);
         continue;
       }

@@ -51,9 +51,10 @@ std::string checkpoint_name(int64_t step) {
   return fmt::format("{}{:08}", kPrefix, step);
 }
 
-LatestCheckpoint find_latest_checkpoint(const std::string& folder) {
+LatestCheckpoint find_latest_checkpoint(const std::string& folder, int64_t before) {
   LatestCheckpoint latest;
   for (const int64_t step : steps_newest_first(folder)) {
+    if (step >= before) continue;
     const std::string path = folder + "/" + checkpoint_name(step);
     const std::string damage = damage_of(path, step);
     if (damage.empty()) {

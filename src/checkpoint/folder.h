@@ -2,6 +2,7 @@
 // The folder that holds a run's checkpoints: "step_00000100" and so on. A name ending in ".tmp" is a
 // checkpoint being written or removed, or what a crash left of one; it is never read.
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,10 @@ struct LatestCheckpoint {
   std::vector<std::string> damaged;  // of the newer ones passed over: one sentence each, naming the file
 };
 
-/// The whole checkpoint with the highest step: its manifest is sound and its files have the right sizes
-/// (contents are checked by CheckpointReader). A folder that is missing holds none.
-LatestCheckpoint find_latest_checkpoint(const std::string& folder);
+/// The whole checkpoint with the highest step below `before`: its manifest is sound and its files have the right
+/// sizes (contents are checked by CheckpointReader). A folder that is missing holds none.
+LatestCheckpoint find_latest_checkpoint(const std::string& folder,
+                                        int64_t before = std::numeric_limits<int64_t>::max());
 
 /// Removes all checkpoints older than the newest keep_last (>= 1) whole ones. Newer damaged ones stay for
 /// inspection and do not count. Call it from one rank, after publishing.

@@ -123,7 +123,8 @@ void CheckpointReader::load(std::span<const PieceToLoad> wanted, Conversion conv
   for (const PieceToLoad& want : wanted) {
     check_piece(want, path_);
     const auto found = tensors_.find(want.tensor());
-    require<IoError>(found != tensors_.end(), "{} has no tensor {}", path_, want.tensor());
+    require<IoError>(found != tensors_.end(),
+                     "{} has no tensor {}: the model or the optimizer is another one", path_, want.tensor());
     const auto [first, last] = found->second;
     check_same_tensor(pieces()[first], want, conversion, path_);
     const int64_t want_end = want.begin + want.count;

@@ -19,7 +19,7 @@ void add_bench(CLI::App& app) {
       "step", "A training step on random tokens: tokens/s, floor, and where the time goes by op.");
   options->config.add_to(*step, false);
   step->add_option("--steps", options->steps, "measured steps")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
   step->add_flag("--json", options->json, "one JSON object instead of a table");
   step->callback([options] {

@@ -7,12 +7,16 @@
 
 namespace moesaic::cli {
 
-void add_train(CLI::App& app, const StopFlag& stop);
+/// `on_start` is called before training: from then on a signal may set `stop`.
+void add_train(CLI::App& app, const StopFlag& stop, void (*on_start)());
 void add_eval(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_data(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_bench(CLI::App& app);
+
+/// --set KEY=VALUE, as often as wanted.
+void add_settings(CLI::App& command, std::vector<std::string>& settings, const std::string& help);
 
 /// The options that several subcommands share: a configuration file and settings over it.
 struct ConfigOptions {

@@ -13,11 +13,15 @@ void add_eval(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   command->add_option("from", options->from, "a run folder (its newest checkpoint) or a checkpoint")
-      ->required();
-  command->add_option("--set", options->settings, "key=value over the run's configuration (layout, data ...)")
-      ->allow_extra_args(false);
+      ->required()
+      ->type_name("FOLDER");
+  add_settings(*command, options->settings, "over the run's configuration: its layout, data and so on");
   command->add_option("--sequences", options->sequences, "how many held-out sequences; 0 = all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1 << 30))
+      ->option_text("INT = 0");
+  command->footer(
+      "  moesaic eval runs/quickstart\n"
+      "  moesaic eval runs/quickstart --set layout.dp=1 --set layout.n=1 --set data.valid=build/data/other");
   command->callback([options] {
     const std::string checkpoint = find_checkpoint(options->from);
     Config config = config_of(CheckpointReader(checkpoint, Verify::sizes));

@@ -13,16 +13,19 @@ void add_generate(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   command->add_option("from", options->from, "a run folder (its newest checkpoint) or a checkpoint")
-      ->required();
+      ->required()
+      ->type_name("FOLDER");
   command->add_option("--prompt", options->generate.prompt, "what the text begins with");
   command->add_option("--tokens", options->generate.num_tokens, "how many tokens to add")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
   command->add_option("--temperature", options->generate.temperature, "0 = always the most likely token")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   command->add_option("--seed", options->generate.seed, "another seed gives another text")
       ->capture_default_str();
+  command->footer(
+      "  moesaic generate runs/quickstart --prompt \"hacker: n.\" --tokens 300 --temperature 0.5");
   command->callback([options] {
     const std::string checkpoint = find_checkpoint(options->from);
     const Config config = config_of(CheckpointReader(checkpoint, Verify::sizes));

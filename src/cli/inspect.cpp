@@ -21,9 +21,8 @@ void add_inspect(CLI::App& app) {
 
   CLI::App* model =
       command->add_subcommand("model", "Parameters, FLOPs per token, tables of parameters and activations.");
-  model->add_option("name", options->model, "a shipped shape (none: list them)");
-  model->add_option("--set", options->settings, "key=value, for example train.seq_len=8192")
-      ->allow_extra_args(false);
+  model->add_option("name", options->model, "a shipped shape (none: list them)")->type_name("NAME");
+  add_settings(*model, options->settings, "for example --set train.seq_len=4096 (by default 8192)");
   model->callback([options] {
     if (options->model.empty()) {
       for (const auto& name : model_shape_names()) std::printf("%s\n", std::string(name).c_str());
@@ -38,14 +37,20 @@ void add_inspect(CLI::App& app) {
 
   CLI::App* memory = command->add_subcommand("memory", "Bytes per rank for a run's layout, by purpose.");
   options->config.add_to(*memory, false);
+  memory->footer(
+      "  moesaic inspect memory configs/runs/quickstart.toml\n"
+      "  moesaic inspect memory --set model.preset=mixtral-8x7b --set layout.n=8 --set layout.dp=4 \\\n"
+      "      --set train.seq_len=8192 --set train.compute=bf16");
   memory->callback([options] { std::fputs(inspect_memory(options->config.load()).c_str(), stdout); });
 
   auto program_options = std::make_shared<Options>();
   CLI::App* program =
       command->add_subcommand("program", "Each op of rank 0's programs with its stream, waits and bytes.");
   program_options->config.add_to(*program, false);
-  program->add_option("--only", program_options->program,
-                      "programs whose name holds this, for example \"MoE layer forward\"");
+  program
+      ->add_option("--only", program_options->program,
+                   "programs whose name holds this, for example \"MoE layer forward\"")
+      ->type_name("NAME");
   program->callback([program_options] {
     std::fputs(inspect_program(program_options->config.load(), program_options->program).c_str(), stdout);
   });

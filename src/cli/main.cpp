@@ -1,10 +1,13 @@
 // moesaic: one program with subcommands. Exit codes: 0 done, 1 refused or failed with a message, 2 wrong usage,
 // 3 a rank had to be left behind, 130 interrupted (after saving).
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "config/nearest.h"
 
 namespace {
 
@@ -14,25 +17,48 @@ void on_signal(int) {
   if (g_stop.fetch_add(1) == 0) {
     static constexpr char kMessage[] =
         "\nmoesaic: finishing the step, saving, leaving (again to leave at once)\n";
-    [[maybe_unused]] const auto written = std::fwrite(kMessage, 1, sizeof kMessage - 1, stderr);
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
   } else {
     std::_Exit(130);
   }
 }
 
+void catch_signals() {
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+}
+
+/// "moesaic: config is required; moesaic train --help tells more"
+std::string usage_message(const CLI::App* app, const CLI::Error& error) {
+  std::string command = app->get_name(), what = error.what();
+  while (!app->get_subcommands().empty()) {
+    app = app->get_subcommands().front();
+    command += " " + app->get_name();
+  }
+  const auto words = app->remaining();
+  if (!words.empty() && app->get_require_subcommand_min() > 0 && app->get_subcommands().empty()) {
+    std::vector<std::string_view> known;
+    for (const CLI::App* sub : app->get_subcommands(nullptr)) known.push_back(sub->get_name());
+    const auto meant = moesaic::nearest(words.front(), known);
+    what = fmt::format("there is no subcommand {}{}", moesaic::excerpt(words.front()),
+                       meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
+  }
+  return fmt::format("moesaic: {}\n{} --help tells more\n", what, command);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
   CLI::App app{
       "Moesaic trains mixture-of-experts language models.\n\n"
       "A first run:\n"
       "  moesaic data prepare TEXT build/data/mine        text to tokens\n"
       "  moesaic train configs/runs/quickstart.toml       train, evaluate, save into runs/quickstart\n"
-      "  moesaic generate runs/quickstart --prompt Hello  let it write"};
+      "  moesaic generate runs/quickstart --prompt Hello  let it write\n",
+      "moesaic"};
   app.require_subcommand(1);
-  moesaic::cli::add_train(app, g_stop);
+  app.failure_message(usage_message);
+  moesaic::cli::add_train(app, g_stop, catch_signals);
   moesaic::cli::add_eval(app);
   moesaic::cli::add_generate(app);
   moesaic::cli::add_data(app);
@@ -40,6 +66,8 @@ int main(int argc, char** argv) {
   moesaic::cli::add_bench(app);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RuntimeError& error) {
+    return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);
     return code == 0 ? 0 : 2;
@@ -50,5 +78,5 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "moesaic: out of host memory\n");
     return 1;
   }
-  return g_stop.load() > 0 ? 130 : 0;
+  return 0;
 }

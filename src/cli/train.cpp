@@ -3,7 +3,7 @@
 
 namespace moesaic::cli {
 
-void add_train(CLI::App& app, const StopFlag& stop) {
+void add_train(CLI::App& app, const StopFlag& stop, void (*on_start)()) {
   CLI::App* command = app.add_subcommand("train",
                                          "Train a model: one thread per rank on this machine.\n"
                                          "Writes runs/<run.name>/: config.toml, metrics.jsonl, events.jsonl, "
@@ -19,16 +19,23 @@ void add_train(CLI::App& app, const StopFlag& stop) {
       ->add_option("--resume", options->resume,
                    "go on from a checkpoint or run folder; alone: from this run's newest whole checkpoint")
       ->expected(0, 1)
-      ->default_str("auto");
-  command->callback([options, command, &stop] {
+      ->option_text("[FOLDER]");
+  command->footer(
+      "  moesaic train configs/runs/quickstart.toml\n"
+      "  moesaic train configs/runs/quickstart.toml --resume --set train.steps=400\n"
+      "  moesaic train configs/runs/quickstart.toml --set run.name=one --set layout.dp=1 --set layout.n=1");
+  command->callback([options, command, &stop, on_start] {
     Config config = options->config.load();
     if (command->count("--resume") > 0)
       config.run.resume = options->resume.empty() ? "auto" : options->resume;
+    on_start();
     const TrainSummary summary = train(config, stop, stdout);
-    std::printf("%lld steps in %s, last loss %.4f", static_cast<long long>(summary.steps),
-                format_seconds(summary.seconds).c_str(), summary.loss);
-    if (summary.val_loss > 0) std::printf(", held-out loss %.4f nats per token", summary.val_loss);
+    std::printf("%lld steps in %s", static_cast<long long>(summary.steps),
+                format_seconds(summary.seconds).c_str());
+    if (summary.loss) std::printf(", last loss %.4f", *summary.loss);
+    if (summary.val_loss) std::printf(", held-out loss %.4f nats per token", *summary.val_loss);
     std::printf("\n%s\n", summary.checkpoint.c_str());
+    if (summary.interrupted) throw CLI::RuntimeError(130);
   });
 }
 

@@ -86,10 +86,6 @@ void Plan::derive_waits() {
   for (size_t i = 0; i < nodes.size(); ++i) {
     const Node& node = nodes[i];
     const auto me = static_cast<int32_t>(i);
-    // A node on several streams orders itself inside, so it starts when all of them have come to it.
-    Clock known{};
-    for (Stream s : node.streams)
-      for (size_t t = 0; t < kNumStreams; ++t) known[t] = std::max(known[t], now[index_of(s)][t]);
     const Stream home = node.streams.front();
     std::vector<Hazard> hazards;
     for (const Access& access : node.accesses) {
@@ -101,7 +97,7 @@ void Plan::derive_waits() {
       for (size_t h = from; h < hazards.size(); ++h)
         hazards[h].tensor = info.slot.index == 0 && hazards[h].tensor != info.root;
     }
-    // Other streams that this node takes part in are waited for like any other.
+    // A node on several streams orders itself inside, so it starts when all of them have come to it.
     for (Stream s : node.streams)
       if (s != home && !node_at[index_of(s)].empty())
         hazards.push_back({{s, node_at[index_of(s)].size()}, 0});
@@ -130,7 +126,7 @@ void Plan::derive_waits() {
       if (implied) continue;
       nodes_[i].waits.push_back({me, home, c.before, c.reuse});
     }
-    known = now[index_of(home)];
+    Clock known = now[index_of(home)];
     for (const Wait& wait : nodes_[i].waits)
       for (size_t t = 0; t < kNumStreams; ++t)
         known[t] = std::max(known[t], clock_after[static_cast<size_t>(wait.before)][t]);

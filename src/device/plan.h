@@ -81,7 +81,7 @@ class Plan {
   int64_t workspace_bytes_ = 0;
 };
 
-/// Two nodes that touch the same bytes, one of them writing, without any order between them; none in a
+/// Two nodes that touch the same bytes, one of them writing, or that share a stream, without any order between them; none in a
 /// correct plan. Written without the planner's bookkeeping (a full reachability matrix), so that it can check
 /// it.
 std::optional<std::pair<int32_t, int32_t>> find_unordered(const Plan& plan);

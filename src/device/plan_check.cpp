@@ -10,6 +10,9 @@ namespace moesaic {
 std::optional<std::pair<int32_t, int32_t>> find_unordered(const Plan& plan) {
   const auto& nodes = plan.program().nodes();
   const size_t count = nodes.size();
+  const auto on = [&](size_t i, Stream s) {
+    return std::find(nodes[i].streams.begin(), nodes[i].streams.end(), s) != nodes[i].streams.end();
+  };
   // before[i][j]: node j is over when node i starts.
   std::vector<std::vector<bool>> before(count, std::vector<bool>(count, false));
   const auto follows = [&](size_t i, size_t j) {
@@ -20,7 +23,7 @@ std::optional<std::pair<int32_t, int32_t>> find_unordered(const Plan& plan) {
   for (size_t i = 0; i < count; ++i) {
     const Stream home = nodes[i].streams.front();
     for (size_t j = i; j-- > 0;)
-      if (std::find(nodes[j].streams.begin(), nodes[j].streams.end(), home) != nodes[j].streams.end()) {
+      if (on(j, home)) {
         follows(i, j);
         break;
       }
@@ -29,12 +32,14 @@ std::optional<std::pair<int32_t, int32_t>> find_unordered(const Plan& plan) {
   const auto conflict = [&](const Access& a, const Access& b) {
     const TensorInfo &x = plan.program().info(a.handle), &y = plan.program().info(b.handle);
     const int64_t xo = plan.offset(a.handle), yo = plan.offset(b.handle);
-    return (a.writes() || b.writes()) && x.slot.index == y.slot.index && xo < yo + y.bytes() &&
-           yo < xo + x.bytes();
+    return (a.writes() || b.writes()) && x.slot.index == y.slot.index && x.bytes() > 0 && y.bytes() > 0 &&
+           xo < yo + y.bytes() && yo < xo + x.bytes();
   };
   for (size_t i = 0; i < count; ++i)
     for (size_t j = 0; j < i; ++j) {
       if (before[i][j]) continue;
+      for (Stream s : nodes[i].streams)
+        if (on(j, s)) return std::pair{static_cast<int32_t>(j), static_cast<int32_t>(i)};
       for (const Access& a : nodes[i].accesses)
         for (const Access& b : nodes[j].accesses)
           if (conflict(a, b)) return std::pair{static_cast<int32_t>(j), static_cast<int32_t>(i)};

@@ -152,8 +152,10 @@ void Reducer::gather() {
 }
 
 std::string Reducer::find_nonfinite() {
+  constexpr int kNamed = 3;
   std::string text;
   std::vector<float> values;
+  int found = 0;
   for (const ParameterRow& row : stage_.table().rows()) {
     const Bucket& bucket = stage_.table().buckets()[static_cast<size_t>(row.bucket)];
     const int64_t first = shard_index(row.bucket) * bucket.shard();
@@ -163,9 +165,10 @@ std::string Reducer::find_nonfinite() {
     values.resize(static_cast<size_t>(end - begin));
     stage_.device().fetch(values.data(), stage_.grads(row.bucket) + begin, 4 * (end - begin));
     const auto bad = std::count_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
-    if (bad > 0) text += fmt::format("{}{}: {} values", text.empty() ? "" : ", ", row.name, bad);
+    if (bad > 0 && found++ < kNamed)
+      text += fmt::format("{}{}: {} values", text.empty() ? "" : ", ", row.name, bad);
   }
-  return text;
+  return found > kNamed ? fmt::format("{}, and {} more tensors", text, found - kNamed) : text;
 }
 
 }  // namespace moesaic

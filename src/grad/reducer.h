@@ -36,7 +36,8 @@ class Reducer {
   int64_t shard_index(int32_t bucket) const;
   float* grad_shard(int32_t bucket) const;
 
-  /// After a bad step: "layers.1.attention.q: 3 values" for each tensor of this rank's shards with NaN or Inf; empty if none.
+  /// After a bad step: "layers.1.attention.q: 3 values" for the first tensors of this rank's shards with NaN or Inf, and how
+  /// many more there are; empty if none.
   std::string find_nonfinite();
 
  private:

@@ -24,17 +24,6 @@ Optimizer::Optimizer(Stage& stage, Reducer& reducer, const OptimConfig& config)
     for (const Bucket& b : buckets)
       s.shards.push_back(
           arena.allocate(Purpose::optimizer, s.kind + " of " + b.name, b.shard() * size_of(s.dtype)));
-  for (size_t b = 0; b < buckets.size(); ++b) {
-    decay_.push_back(
-        arena.allocate(Purpose::optimizer, "decay mask of " + buckets[b].name, buckets[b].shard()));
-    std::vector<uint8_t> mask(static_cast<size_t>(buckets[b].padded), 0);
-    for (const ParameterRow& row : stage.table().rows())
-      if (row.decay && row.bucket == static_cast<int32_t>(b))
-        std::fill_n(mask.begin() + row.offset, row.shape.numel(), uint8_t{1});
-    device.store(decay_.back(),
-                 mask.data() + reducer.shard_index(static_cast<int32_t>(b)) * buckets[b].shard(),
-                 buckets[b].shard());
-  }
 
   Program g("optimizer step", device.kind());
   g.segment("optimizer");
@@ -58,10 +47,10 @@ Optimizer::Optimizer(Stage& stage, Reducer& reducer, const OptimConfig& config)
             dtype == DType::bf16 ? tensor("remainder", state("remainder", b), DType::u16, shard) : Handle{},
         .grad =
             tensor("gradient", reinterpret_cast<std::byte*>(reducer.grad_shard(bucket)), DType::f32, shard),
-        .decay = tensor("decay", decay_[b], DType::u8, shard),
         .scalars = step.learning,
         .clip_scale = step.clip_scale,
-        .ok = step.ok};
+        .ok = step.ok,
+        .decay = decayed(bucket)};
     const auto weight_decay = static_cast<float>(config.weight_decay);
     if (adam)
       ops::adamw(g, Stream::reduce,
@@ -90,6 +79,23 @@ Optimizer::Optimizer(Stage& stage, Reducer& reducer, const OptimConfig& config)
                                .ok = step.ok,
                                .rate = static_cast<float>(spec.model.router.bias_rate)});
   step_ = std::make_unique<Plan>(std::move(g));
+}
+
+std::vector<ops::ElementRange> Optimizer::decayed(int32_t bucket) const {
+  const int64_t shard = stage_.table().buckets()[static_cast<size_t>(bucket)].shard();
+  const int64_t first = reducer_.shard_index(bucket) * shard;
+  std::vector<ops::ElementRange> ranges;
+  for (const ParameterRow& row : stage_.table().rows()) {
+    if (!row.decay || row.bucket != bucket) continue;
+    const int64_t begin = std::max(row.offset, first) - first;
+    const int64_t end = std::min(row.offset + row.shape.numel(), first + shard) - first;
+    if (begin >= end) continue;
+    if (!ranges.empty() && ranges.back().end == begin)
+      ranges.back().end = end;
+    else
+      ranges.push_back({begin, end});
+  }
+  return ranges;
 }
 
 std::byte* Optimizer::state(const char* kind, size_t bucket) const {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "grad/reducer.h"
+#include "ops/optimizer/optimizer.h"
 
 namespace moesaic {
 
@@ -29,13 +30,14 @@ class Optimizer {
   Reducer& reducer() { return reducer_; }
 
  private:
+  /// Where in this rank's shard of a bucket weight decay applies.
+  std::vector<ops::ElementRange> decayed(int32_t bucket) const;
   std::byte* state(const char* kind, size_t bucket) const;
 
   Stage& stage_;
   Reducer& reducer_;
   OptimConfig config_;
   std::vector<State> states_;
-  std::vector<std::byte*> decay_;  // [bucket] u8 [shard]
   std::unique_ptr<Plan> step_;
   Bindings bindings_;
 };

@@ -60,6 +60,10 @@ void for_each_router_bias(Stage& stage, const F& f) {
     f(fmt::format("layers.{}.moe.router_bias", i), stage.router_bias(i));
 }
 
+bool is_checkpoint(const std::string& path) {
+  return path_exists(path + "/" + kManifestName);
+}
+
 /// Runs `work`; when it fails on any rank, every rank throws what the first of them said.
 template <class F>
 void together(Control& control, const F& work) {
@@ -115,7 +119,7 @@ std::string save_checkpoint(Session& session, const std::string& folder, const R
                            {"num_updates", state.num_updates},
                            {"rows_factor", state.rows_factor},
                            {"seconds", state.seconds},
-                           {"data_position", state.step * session.config().train.global_batch}});
+                           {"data_position", state.position}});
     prune_checkpoints(folder, keep_last);
   });
   return writer.path();
@@ -157,7 +161,11 @@ RunState load_checkpoint(Session& session, const CheckpointReader& reader) {
     stage.device().store(targets[i].device, memory[i].data(), targets[i].bytes);
   const auto& state = reader.state();
   try {
-    return {state.at("step"), state.at("num_updates"), state.at("rows_factor"), state.at("seconds")};
+    return {.step = state.at("step"),
+            .position = state.at("data_position"),
+            .num_updates = state.at("num_updates"),
+            .rows_factor = state.at("rows_factor"),
+            .seconds = state.at("seconds")};
   } catch (const nlohmann::json::exception& error) {
     fail<IoError>("{}: the run's state is not complete ({}); this checkpoint cannot be used", reader.path(),
                   error.what());
@@ -171,15 +179,40 @@ Config config_of(const CheckpointReader& reader) {
   return parse_config_text(state["config"].get<std::string>(), reader.path());
 }
 
-std::string find_checkpoint(const std::string& path) {
-  if (path_exists(path + "/manifest.json")) return path;
+std::string find_checkpoint(const std::string& path, int64_t before) {
+  if (is_checkpoint(path)) return path;
   for (const std::string& folder : {path + "/checkpoints", path}) {
     if (!path_exists(folder)) continue;
-    const auto found = find_latest_checkpoint(folder);
-    for (const std::string& problem : found.damaged) log_warning("{}", problem);
+    const auto found = find_latest_checkpoint(folder, before);
+    for (const std::string& problem : found.damaged) log_warning("passing over a checkpoint: {}", problem);
     if (!found.path.empty()) return found.path;
   }
-  fail<IoError>("{} is neither a checkpoint nor a run folder that holds a whole one", path);
+  fail<IoError>("{} is neither a checkpoint nor a run folder that holds a whole one{}", path,
+                before < std::numeric_limits<int64_t>::max() ? fmt::format(" below step {}", before) : "");
+}
+
+std::string agree_on_checkpoint(Control& control, const std::string& path) {
+  control.set_operation("find the checkpoint");
+  for (int64_t before = std::numeric_limits<int64_t>::max();;) {
+    std::string found;
+    together(control, [&] {
+      if (control.rank() == 0) found = find_checkpoint(path, before);
+    });
+    found = control.broadcast(found);
+    int64_t step = 0;
+    try {
+      together(control, [&] {
+        const CheckpointReader reader(found, Verify::sizes);
+        step = reader.step();
+        reader.verify_contents(control.rank(), control.size());
+      });
+      return found;
+    } catch (const IoError& error) {
+      if (found == path) throw;
+      if (control.rank() == 0) log_warning("passing over a checkpoint: {}", error.what());
+      before = step;
+    }
+  }
 }
 
 }  // namespace moesaic

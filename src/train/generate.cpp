@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "data/byte_tokenizer.h"
 #include "train/checkpointing.h"
+#include "train/run_checks.h"
 
 namespace moesaic {
 namespace {
@@ -36,6 +37,7 @@ void generate(const Config& of_run, const std::string& checkpoint, const Generat
   require<ConfigError>(V >= byte_tokenizer::kVocab,
                        "generate writes bytes and needs model.vocab >= {}, found {}", byte_tokenizer::kVocab,
                        V);
+  check_runnable(config);
   run_ranks(config.run, 1, [&](Rank& rank) {
     Session session(config, rank, false);
     load_checkpoint(session, CheckpointReader(checkpoint, Verify::contents));

@@ -78,10 +78,10 @@ std::string activation_table(const ActivationTable& activations) {
   return table.str();
 }
 
-void on_null_device(Config config, int64_t rank, const std::function<void(Session&)>& look) {
+void on_null_device(Config config, int64_t rank, bool training, const std::function<void(Session&)>& look) {
   config.run.device = DeviceKind::null;
   run_null_rank(rank, Mesh(config.layout).world_size(), [&](Rank& r) {
-    Session session(config, r);
+    Session session(config, r, training);
     look(session);
   });
 }
@@ -92,15 +92,14 @@ std::string inspect_model(const Config& config) {
   validate_values(config);
   const ModelCounts counts = count_model(config.model);
   const int64_t S = config.train.seq_len;
-  std::string text =
-      fmt::format("{}: {} parameters ({}), {} active per token ({}), {}FLOP per token at S {}\n\n",
-                  config.model.name, format_count(static_cast<double>(counts.total)), counts.total,
-                  format_count(static_cast<double>(counts.active)), counts.active,
-                  format_count(flops_per_token(config.model, S)), S);
+  std::string text = fmt::format("{}: {} parameters ({}), {} active per token ({}), {} per token at S {}\n\n",
+                                 config.model.name, format_count(static_cast<double>(counts.total)),
+                                 counts.total, format_count(static_cast<double>(counts.active)),
+                                 counts.active, format_flops(flops_per_token(config.model, S)), S);
   Config alone = config;  // one rank holds every row
   alone.layout.dp = alone.layout.n = alone.layout.e = 1;
   alone.train.micro_batch = alone.train.global_batch = 1;
-  on_null_device(alone, 0, [&](Session& session) {
+  on_null_device(alone, 0, false, [&](Session& session) {
     Table table({{"parameter"},
                  {"shape"},
                  {"rows", Table::Align::right},
@@ -126,19 +125,22 @@ std::string inspect_memory(const Config& config) {
   std::string table;
   // Ranks differ only by the experts that they hold; the first dp*n ranks show all of them.
   for (int64_t r = 0; r < std::min<int64_t>(world, 64); ++r)
-    on_null_device(config, r, [&](Session& session) {
+    on_null_device(config, r, true, [&](Session& session) {
       const int64_t bytes = session.rank().device->arena().bytes();
       least = most < 0 ? bytes : std::min(least, bytes);
       if (bytes <= most) return;
       most = bytes, most_rank = r, table = memory_table(session.rank().device->arena());
     });
-  return fmt::format("{} ranks; rank {} holds the most, {}; the least is {}\n{}", world, most_rank,
-                     format_bytes(most), format_bytes(least), table);
+  const std::string whose = world == 1      ? "1 rank"
+                            : most == least ? fmt::format("{} ranks, {} each", world, format_bytes(most))
+                                            : fmt::format("{} ranks, from {} to the {} of rank {}", world,
+                                                          format_bytes(least), format_bytes(most), most_rank);
+  return whose + "\n" + table;
 }
 
 std::string inspect_program(const Config& config, const std::string& only) {
   std::string text;
-  on_null_device(config, 0, [&](Session& session) {
+  on_null_device(config, 0, true, [&](Session& session) {
     for (const Plan* plan : session.stage().programs().plans())
       if (plan->program().name().find(only) != std::string::npos) text += print_plan(*plan) + "\n";
   });

@@ -198,6 +198,11 @@ void Session::set_rows_factor(double factor) {
 }
 
 void Session::grow_rows(int64_t rows) {
+  require<Error>(
+      config_.layout.on_overflow != OverflowPolicy::stop,
+      "routing gave a rank {} rows, above the bound of {}; raise layout.rows_factor (now {}) or set "
+      "layout.on_overflow to repeat or drop",
+      rows, stage_->spec().max_rows, rows_factor_);
   const auto mean = static_cast<double>(shape_.num_tokens * config_.model.top_k);
   set_rows_factor(std::max(rows_factor_, 1.1 * static_cast<double>(rows) / mean));
 }
@@ -243,7 +248,7 @@ Session::Evaluation Session::evaluate(const BatchSource& source, int64_t count) 
       evaluation.counted += p.counted;
       asked = std::max(asked, p.overflow);
     }
-    if (asked > 0) {
+    if (asked > 0 && config_.layout.on_overflow != OverflowPolicy::drop) {
       grow_rows(asked);
       continue;
     }

@@ -45,7 +45,7 @@ class Session {
   /// One optimizer step on the global batch that starts at data position `position`. Does not repeat: a step that passed
   /// the rows bound changed nothing and says so in max_rows_asked.
   StepResult step(const BatchSource& source, int64_t position, double learning_rate);
-  /// Raises the rows bound to hold at least `rows` rows per rank (with a margin).
+  /// Raises the rows bound to hold at least `rows` rows per rank (with a margin). Throws Error when layout.on_overflow is stop.
   void grow_rows(int64_t rows);
   double rows_factor() const { return rows_factor_; }
   void set_rows_factor(double factor);
@@ -54,8 +54,9 @@ class Session {
     double loss = 0;  // mean over counted tokens
     int64_t counted = 0;
   };
-  /// Mean loss of `count` sequences, numbered from 0, given by `source`; sequences past the end count nothing. Grows the
-  /// rows bound where routing needs it.
+  /// Mean loss of `count` sequences, numbered from 0, given by `source`; sequences past the end count nothing. Where routing
+  /// passes the rows bound, layout.on_overflow says what happens, as in training: the bound grows, rows are left out, or
+  /// Error is thrown.
   Evaluation evaluate(const BatchSource& source, int64_t count);
 
   const Config& config() const { return config_; }

@@ -11,6 +11,7 @@
 #include "config/enum_names.h"
 #include "optim/lr_schedule.h"
 #include "report/table.h"
+#include "train/run_checks.h"
 #include "train/trace_gather.h"
 
 namespace moesaic {
@@ -28,29 +29,33 @@ class Trainer {
  public:
   Trainer(const Config& config, Rank& rank, const Loader& loader, const StopFlag& stop, std::FILE* out)
       : config_(config), rank_(rank), loader_(loader), stop_(stop), session_(config, rank) {
-    const bool resumed = !config.run.resume.empty();
-    if (resumed) {
-      const std::string from =
-          find_checkpoint(config.run.resume == "auto" ? run_folder(config.run) : config.run.resume);
-      const CheckpointReader reader(from, Verify::sizes);
-      reader.verify_contents(rank.rank, rank.world_size);
-      state_ = load_checkpoint(session_, reader);
+    std::string from;
+    if (!config.run.resume.empty()) {
+      from = agree_on_checkpoint(rank.control,
+                                 config.run.resume == "auto" ? run_folder(config.run) : config.run.resume);
+      state_ = load_checkpoint(session_, CheckpointReader(from, Verify::sizes));
       session_.set_num_updates(state_.num_updates);
       session_.set_rows_factor(std::max(state_.rows_factor, session_.rows_factor()));
+      summary_.checkpoint = from;
+      if (from.starts_with(checkpoint_folder(config.run) + "/")) saved_ = state_.step;
     } else {
       session_.initialize();
     }
     rank.control.barrier();
     if (rank.rank != 0) return;
-    log_.emplace(config, state_.step, resumed, out);
+    log_.emplace(config, state_.step, !from.empty(), out);
     log_->say(describe());
     log_->say(memory_table(rank.device->arena()));
-    log_->event(
-        resumed ? EventKind::restart : EventKind::start, state_.step,
-        resumed ? fmt::format("resumed at step {} from {}", state_.step, config.run.resume) : "started");
+    if (from.empty())
+      log_->event(EventKind::start, 0, "started");
+    else
+      log_->event(EventKind::restart, state_.step,
+                  fmt::format("resumed at step {} from {}", state_.step, from));
   }
 
   TrainSummary run() {
+    if (log_ && state_.step >= config_.train.steps)
+      log_->say(fmt::format("all {} steps are done: raise train.steps to go on", config_.train.steps));
     while (proceed()) {
       const double begin = now();
       StepMetrics metrics = one_step();
@@ -59,19 +64,23 @@ class Trainer {
       metrics.tokens_per_s =
           static_cast<double>(config_.train.global_batch * config_.train.seq_len) / metrics.seconds;
       ++state_.step;
+      state_.position += config_.train.global_batch;
       state_.num_updates = session_.num_updates();
-      state_.rows_factor = session_.rows_factor();
       summary_.loss = metrics.loss;
       if (config_.train.eval_every > 0 && state_.step % config_.train.eval_every == 0)
         metrics.val_loss = evaluate(config_.train.eval_sequences);
       report(metrics);
       if (config_.train.save_every > 0 && state_.step % config_.train.save_every == 0) save();
     }
-    if (loader_.num_valid_samples() > 0 && !summary_.interrupted) evaluate(0);
+    std::string how = "interrupted";
+    if (!summary_.interrupted) {
+      how = "finished";
+      if (loader_.num_valid_samples() > 0) how += fmt::format(", held-out loss {:.6f}", evaluate(0));
+    }
     save();
     summary_.steps = state_.step;
     summary_.seconds = state_.seconds;
-    if (log_) log_->event(EventKind::stop, state_.step, summary_.interrupted ? "interrupted" : "finished");
+    if (log_) log_->event(EventKind::stop, state_.step, how);
     return summary_;
   }
 
@@ -103,21 +112,16 @@ class Trainer {
         std::find(t.trace_steps.begin(), t.trace_steps.end(), state_.step) != t.trace_steps.end();
     std::vector<TraceEvent> events;
     if (traced) record_trace(rank_, events);
-    StepResult result = session_.step(source, state_.step * t.global_batch, lr);
+    StepResult result = session_.step(source, state_.position, lr);
     while (result.max_rows_asked > 0 && config_.layout.on_overflow != OverflowPolicy::drop) {
-      require<Error>(
-          config_.layout.on_overflow == OverflowPolicy::repeat,
-          "step {}: routing gave a rank {} rows, above the bound of {}; raise layout.rows_factor (now {}) or "
-          "set layout.on_overflow to repeat or drop",
-          state_.step, result.max_rows_asked, session_.stage().spec().max_rows, session_.rows_factor());
-      session_.grow_rows(result.max_rows_asked);
+      grow_rows(result.max_rows_asked);
       if (log_) {
         log_->event(EventKind::repeat, state_.step,
                     fmt::format("step {} is repeated: routing gave a rank {} rows; the bound is now {}",
                                 state_.step, result.max_rows_asked, session_.stage().spec().max_rows));
         log_->say(memory_table(rank_.device->arena()));
       }
-      result = session_.step(source, state_.step * t.global_batch, lr);
+      result = session_.step(source, state_.position, lr);
     }
     if (traced) {
       rank_.device->set_trace({});
@@ -132,10 +136,18 @@ class Trainer {
     metrics.loss = result.loss, metrics.aux_loss = result.aux_loss, metrics.z_loss = result.z_loss;
     metrics.grad_norm = result.grad_norm, metrics.lr = lr;
     metrics.expert_load = result.expert_load, metrics.dropped = result.dropped;
-    metrics.skipped = !result.updated, metrics.counted_tokens = result.counted;
+    metrics.skipped = bad, metrics.counted_tokens = result.counted;
     for (Purpose purpose : kPurposes)
       metrics.memory_bytes.emplace_back(name_of(purpose), rank_.device->arena().bytes(purpose));
     return metrics;
+  }
+
+  void grow_rows(int64_t rows) {
+    try {
+      session_.grow_rows(rows);
+    } catch (const Error& error) {
+      fail<Error>("step {}: {}", state_.step, error.what());
+    }
   }
 
   /// A step with NaN or Inf: nothing was updated. Says where, and gives up after too many.
@@ -157,12 +169,14 @@ class Trainer {
     const int64_t held_out = loader_.num_valid_samples();
     if (held_out == 0) return 0;
     const BatchSource source = [&](std::span<const int64_t> numbers) { return loader_.valid(numbers); };
-    summary_.val_loss = session_.evaluate(source, count > 0 ? std::min(count, held_out) : held_out).loss;
-    return summary_.val_loss;
+    const double loss = session_.evaluate(source, count > 0 ? std::min(count, held_out) : held_out).loss;
+    summary_.val_loss = loss;
+    return loss;
   }
 
   void save() {
     if (saved_ == state_.step) return;
+    state_.rows_factor = session_.rows_factor();
     summary_.checkpoint =
         save_checkpoint(session_, checkpoint_folder(config_.run), state_, config_.train.keep_last);
     saved_ = state_.step;
@@ -189,7 +203,7 @@ class Trainer {
         "rebuild {}; {} tokens per step",
         config_.model.name, format_count(static_cast<double>(counts.total)),
         format_count(static_cast<double>(counts.active)),
-        format_count(flops_per_token(config_.model, config_.train.seq_len)) + "FLOP", rank_.world_size,
+        format_flops(flops_per_token(config_.model, config_.train.seq_len)), rank_.world_size,
         config_.layout.dp, config_.layout.n, name_of(config_.layout.attention), s.e,
         s.e == 1 ? "no" : name_of(s.layout.dispatch), name_of(config_.layout.rebuild),
         config_.train.global_batch * config_.train.seq_len);
@@ -206,19 +220,12 @@ class Trainer {
   int64_t num_skipped_ = 0, saved_ = -1;
 };
 
-void check_data(const Config& config, const Loader& loader) {
-  require<ConfigError>(config.train.eval_every == 0 || loader.num_valid_samples() > 0,
-                       "train.eval_every = {} needs held-out text: set data.valid or data.valid_fraction",
-                       config.train.eval_every);
-}
-
 }  // namespace
 
 TrainSummary train(const Config& config, const StopFlag& stop, std::FILE* out) {
-  require<ConfigError>(!config.data.train.empty(),
-                       "data.train is empty: name a token file (moesaic data prepare TEXT PREFIX makes one)");
-  const Loader loader(config.data, config.train.seq_len, config.model.vocab, config.train.seed);
-  check_data(config, loader);
+  check_runnable(config);
+  const Loader loader = open_data(config, config.train.eval_every > 0);
+  check_run_folder(config.run);
   TrainSummary summary;
   run_ranks(config.run, Mesh(config.layout).world_size(), [&](Rank& rank) {
     const TrainSummary mine = Trainer(config, rank, loader, stop, out).run();
@@ -228,9 +235,8 @@ TrainSummary train(const Config& config, const StopFlag& stop, std::FILE* out) {
 }
 
 Session::Evaluation evaluate_checkpoint(const Config& config, const std::string& checkpoint, int64_t count) {
-  const Loader loader(config.data, config.train.seq_len, config.model.vocab, config.train.seed);
-  require<ConfigError>(loader.num_valid_samples() > 0,
-                       "nothing is held out: set data.valid or data.valid_fraction");
+  check_runnable(config);
+  const Loader loader = open_data(config, true);
   Session::Evaluation evaluation;
   run_ranks(config.run, Mesh(config.layout).world_size(), [&](Rank& rank) {
     Session session(config, rank, false);

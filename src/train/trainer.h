@@ -2,6 +2,7 @@
 // A training run on one rank: steps, what may go wrong in one, evaluation, saving, and the log of rank 0.
 #include <atomic>
 #include <cstdio>
+#include <optional>
 
 #include "train/checkpointing.h"
 #include "train/run_log.h"
@@ -13,11 +14,11 @@ namespace moesaic {
 using StopFlag = std::atomic<int>;
 
 struct TrainSummary {
-  int64_t steps = 0;       // done, all runs of this name together
-  double seconds = 0;      // of training, evaluation and saving apart
-  double loss = 0;         // of the last step
-  double val_loss = 0;     // of the last evaluation; 0 when nothing is held out
-  std::string checkpoint;  // the last one
+  int64_t steps = 0;               // done, all runs of this name together
+  double seconds = 0;              // of training, evaluation and saving apart
+  std::optional<double> loss;      // of the last step; none when there was nothing left to do
+  std::optional<double> val_loss;  // of the last evaluation; none when nothing is held out
+  std::string checkpoint;          // the last one
   bool interrupted = false;
 };
 

@@ -48,26 +48,53 @@ void compare_with_one_rank(LayoutCase c, double update_bound) {
   ADD_FAILURE() << "routing differs from that of one rank with every seed";
 }
 
-class Layouts : public testing::TestWithParam<LayoutCase> {};
+const int kShares = full_matrix() ? 32 : 4;
+
+std::vector<LayoutCase> cases() {
+  return full_matrix() ? full_cases(32) : pairwise_cases(8, 2);
+}
+
+class Layouts : public testing::TestWithParam<int> {};
 
 TEST_P(Layouts, EqualOneRankUnderSgd) {
-  LayoutCase c = GetParam();
-  SCOPED_TRACE(c.name);
-  c.config.optim.lr = 0.05;
-  compare_with_one_rank(c, 1e-3);
+  for_each_share(cases(), GetParam(), kShares, [](LayoutCase c) {
+    c.config.optim.lr = 0.05;
+    compare_with_one_rank(c, 1e-3);
+  });
 }
 
 TEST_P(Layouts, EqualOneRankUnderAdamW) {
-  LayoutCase c = GetParam();
-  SCOPED_TRACE(c.name);
-  c.config.optim.kind = OptimizerKind::adamw;
-  c.config.optim.lr = 3e-3;
-  c.config.optim.eps = 1e-4;
-  c.config.optim.weight_decay = 0.1;
-  compare_with_one_rank(c, 1e-2);
+  for_each_share(cases(), GetParam(), kShares, [](LayoutCase c) {
+    c.config.optim.kind = OptimizerKind::adamw;
+    c.config.optim.lr = 3e-3;
+    c.config.optim.eps = 1e-4;
+    c.config.optim.weight_decay = 0.1;
+    compare_with_one_rank(c, 1e-2);
+  });
 }
 
-INSTANTIATE_TEST_SUITE_P(Matrix, Layouts, testing::ValuesIn(layout_cases()));
+INSTANTIATE_TEST_SUITE_P(Matrix, Layouts, testing::Range(0, kShares));
+
+TEST(Pairwise, MeetsEveryPairThatIsAllowed) {
+  const auto rule = [](const OptionRow& r) { return allowed(r, 8); };
+  const std::vector<int> sizes = option_sizes();
+  std::set<std::array<int, 4>> met, possible;
+  const auto add = [](std::set<std::array<int, 4>>& pairs, const OptionRow& row) {
+    for (int i = 0; i < static_cast<int>(row.size()); ++i)
+      for (int j = i + 1; j < static_cast<int>(row.size()); ++j)
+        pairs.insert({i, row[static_cast<size_t>(i)], j, row[static_cast<size_t>(j)]});
+  };
+  const auto rows = pairwise(sizes, rule);
+  for (const OptionRow& row : rows) {
+    EXPECT_TRUE(rule(row));
+    add(met, row);
+  }
+  for (uint64_t i = 0; i < 20000; ++i)
+    add(possible, random_row(sizes, OptionRow(sizes.size(), -1), rule, 100000 + i));
+  EXPECT_GT(possible.size(), 1000u);
+  EXPECT_EQ(met, possible);
+  EXPECT_LT(rows.size(), 40u);
+}
 
 }  // namespace
 }  // namespace moesaic::test

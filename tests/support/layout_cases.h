@@ -1,6 +1,8 @@
 #pragma once
 // The layouts that must give the result of one rank, as rows of option values: a pairwise choice up to 8 ranks, or every
 // combination of the layout's own options up to 32 ranks when the environment has MOESAIC_FULL_MATRIX=1.
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -33,14 +35,25 @@ inline const std::vector<CaseOption>& case_options() {
   static const std::vector<CaseOption> options{
       {"n", true, {"1", "2", "4", "8"}, [](C& c, int v) { c.config.layout.n = int64_t{1} << v; }},
       {"dp", true, {"1", "2", "4"}, [](C& c, int v) { c.config.layout.dp = int64_t{1} << v; }},
-      {"e", true, {"n/2", "n", "2n"}, [](C& c, int v) { c.config.layout.e = c.config.layout.n * (1 << v) / 2; }},
-      {"attention", true, {"sp", "batch"},
+      {"e",
+       true,
+       {"n/2", "n", "2n"},
+       [](C& c, int v) { c.config.layout.e = c.config.layout.n * (1 << v) / 2; }},
+      {"attention",
+       true,
+       {"sp", "batch"},
        [](C& c, int v) { c.config.layout.attention = v ? AttentionStrategy::batch : AttentionStrategy::sp; }},
-      {"dispatch", true, {"a2a", "ag_rs"},
+      {"dispatch",
+       true,
+       {"a2a", "ag_rs"},
        [](C& c, int v) { c.config.layout.dispatch = v ? Dispatch::ag_rs : Dispatch::a2a; }},
-      {"rebuild", true, {"none", "selective", "full"},
+      {"rebuild",
+       true,
+       {"none", "selective", "full"},
        [](C& c, int v) { c.config.layout.rebuild = static_cast<Rebuild>(v); }},
-      {"accumulation", true, {"1", "2"},
+      {"accumulation",
+       true,
+       {"1", "2"},
        [](C& c, int v) {
          const LayoutConfig& l = c.config.layout;
          const int64_t micro_batches = l.dp * (v + 1);
@@ -48,26 +61,39 @@ inline const std::vector<CaseOption>& case_options() {
          c.config.train.global_batch = std::max<int64_t>(16, micro_batches * sequences);
          c.config.train.micro_batch = c.config.train.global_batch / micro_batches;
        }},
-      {"kv_heads", false, {"8", "2", "1"},
-       [](C& c, int v) { c.config.model.num_kv_heads = v == 0 ? 8 : v == 1 ? 2 : 1; }},
+      {"kv_heads",
+       false,
+       {"8", "2", "1"},
+       [](C& c, int v) { c.config.model.num_kv_heads = v == 0   ? 8
+                                                       : v == 1 ? 2
+                                                                : 1; }},
       {"qk_norm", false, {"no", "yes"}, [](C& c, int v) { c.config.model.qk_norm = v; }},
       {"shared", false, {"no", "yes"}, [](C& c, int v) { c.config.model.shared_ffn = v * 20; }},
-      {"dense", false, {"no", "yes"},
+      {"dense",
+       false,
+       {"no", "yes"},
        [](C& c, int v) { c.config.model.num_dense_layers = v, c.config.model.dense_ffn = v * 40; }},
       {"tied", false, {"no", "yes"}, [](C& c, int v) { c.config.model.tied_embedding = v; }},
       {"z_loss", false, {"no", "yes"}, [](C& c, int v) { c.config.balance.z_coef = v * 1e-2; }},
-      {"scope", false, {"sequence", "micro_batch", "global"},
+      {"scope",
+       false,
+       {"sequence", "micro_batch", "global"},
        [](C& c, int v) { c.config.balance.scope = static_cast<BalanceScope>(v); }},
       {"expert_groups", false, {"0", "4"}, [](C& c, int v) { c.config.balance.expert_groups = v * 4; }},
       {"capacity", false, {"no", "1.0"}, [](C& c, int v) { c.config.balance.capacity_factor = v; }},
-      {"router", false, {"softmax", "after_topk", "sigmoid_groups", "plain"},
+      {"router",
+       false,
+       {"softmax", "after_topk", "sigmoid_groups", "plain"},
        [](C& c, int v) {
          RouterConfig& r = c.config.model.router;
          r.softmax_after_topk = v == 1;
          r.renormalize = v != 3;
-         if (v == 2) r.score = ScoreFunction::sigmoid, r.num_groups = 4, r.num_groups_kept = 2, r.weight_scale = 2.5;
+         if (v == 2)
+           r.score = ScoreFunction::sigmoid, r.num_groups = 4, r.num_groups_kept = 2, r.weight_scale = 2.5;
        }},
-      {"selection_bias", false, {"no", "yes"},
+      {"selection_bias",
+       false,
+       {"no", "yes"},
        [](C& c, int v) { c.config.model.router.selection_bias = v, c.config.model.router.bias_rate = 0.02; }},
       {"top_k", false, {"1", "2", "3"}, [](C& c, int v) { c.config.model.top_k = v + 1; }},
       {"documents", false, {"one", "packed"}, [](C& c, int v) { c.packed = v; }},
@@ -113,10 +139,13 @@ inline std::vector<int> option_sizes() {
   return sizes;
 }
 
-inline std::vector<LayoutCase> pairwise_cases(int64_t most_ranks) {
+/// `sets` covering arrays, one after the other.
+inline std::vector<LayoutCase> pairwise_cases(int64_t most_ranks, uint64_t sets) {
   std::vector<LayoutCase> cases;
-  for (const OptionRow& row : pairwise(option_sizes(), [&](const OptionRow& r) { return allowed(r, most_ranks); }))
-    cases.push_back(make_case(row));
+  for (uint64_t set = 0; set < sets; ++set)
+    for (const OptionRow& row : pairwise(
+             option_sizes(), [&](const OptionRow& r) { return allowed(r, most_ranks); }, 1 + 1000 * set))
+      cases.push_back(make_case(row));
   return cases;
 }
 
@@ -144,8 +173,14 @@ inline bool full_matrix() {
   const char* value = std::getenv("MOESAIC_FULL_MATRIX");
   return value != nullptr && std::string(value) == "1";
 }
-inline std::vector<LayoutCase> layout_cases() {
-  return full_matrix() ? full_cases(32) : pairwise_cases(8);
+
+/// Calls f(case) for every `count`-th of the cases, from number `first` on: tests share the cases in equal parts.
+template <class F>
+void for_each_share(const std::vector<LayoutCase>& cases, int first, int count, const F& f) {
+  for (size_t i = static_cast<size_t>(first); i < cases.size(); i += static_cast<size_t>(count)) {
+    SCOPED_TRACE(cases[i].name);
+    f(cases[i]);
+  }
 }
 
 /// The same model, batch and balance scopes on one rank, nothing rebuilt.

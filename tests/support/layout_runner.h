@@ -30,6 +30,7 @@ struct Outcome {
 struct Around {
   BatchSource source;                      // instead of random_batch
   std::function<void(Session&)> prepare;   // after initialize()
+  std::function<void(Session&)> between;   // before each step but the first
   std::function<void(Session&)> finished;  // after the last step; one rank at a time
 };
 
@@ -128,9 +129,9 @@ inline void collect_gradients(Session& session, Tensors& into) {
 inline void collect_weights(Session& session, Tensors& into, std::vector<std::string>* unlike = nullptr) {
   const DType type = session.stage().spec().dtype;
   for (const ParameterRow& row : session.stage().table().rows()) {
-    std::vector<float> values = fetch_floats(
-        session.stage().device(), session.stage().weights(row.bucket) + row.offset * size_of(type), type,
-        row.shape.numel());
+    std::vector<float> values = fetch_floats(session.stage().device(),
+                                             session.stage().weights(row.bucket) + row.offset * size_of(type),
+                                             type, row.shape.numel());
     const auto known = into.find(row.name);
     if (unlike && known != into.end() && !same_bits(known->second, values)) unlike->push_back(row.name);
     into[row.name] = std::move(values);
@@ -157,6 +158,7 @@ inline Outcome run_layout(const Config& config, int64_t num_steps, const Around&
     Session session(config, rank);
     session.initialize();
     if (around.prepare) around.prepare(session);
+    rank.device->synchronize();  // a rank must not wait for the others with the lock taken
     {
       const std::lock_guard lock(mutex);
       collect_weights(session, before, &outcome.unlike);
@@ -165,6 +167,7 @@ inline Outcome run_layout(const Config& config, int64_t num_steps, const Around&
       return random_batch(positions, config.train.seq_len, config.model.vocab);
     };
     for (int64_t i = 0; i < num_steps; ++i) {
+      if (i > 0 && around.between) around.between(session);
       StepResult result = session.step(source, i * config.train.global_batch, config.optim.lr);
       while (result.max_rows_asked > 0 && config.layout.on_overflow == OverflowPolicy::repeat) {
         if (rank.rank == 0) ++outcome.num_repeats;

@@ -20,17 +20,19 @@ inline OptionRow random_row(const std::vector<int>& sizes, const OptionRow& fixe
   OptionRow row(sizes.size());
   for (uint64_t attempt = 0; attempt < kTries; ++attempt) {
     for (size_t i = 0; i < sizes.size(); ++i)
-      row[i] = fixed[i] >= 0 ? fixed[i]
-                             : static_cast<int>(random_below(static_cast<uint64_t>(sizes[i]), seed, i, attempt));
+      row[i] = fixed[i] >= 0
+                   ? fixed[i]
+                   : static_cast<int>(random_below(static_cast<uint64_t>(sizes[i]), seed, i, attempt));
     if (allowed(row)) return row;
   }
   return {};
 }
 
 /// Rows in which every pair of values of two options occurs that some allowed row can hold. `sizes`: number of values of
-/// each option.
+/// each option. Another `start` gives other rows.
 inline std::vector<OptionRow> pairwise(const std::vector<int>& sizes,
-                                       const std::function<bool(const OptionRow&)>& allowed) {
+                                       const std::function<bool(const OptionRow&)>& allowed,
+                                       uint64_t start = 1) {
   using Pair = std::array<int, 4>;  // option, value, option, value
   std::set<Pair> open;
   const int count = static_cast<int>(sizes.size());
@@ -47,7 +49,7 @@ inline std::vector<OptionRow> pairwise(const std::vector<int>& sizes,
     return pairs;
   };
   std::vector<OptionRow> rows;
-  for (uint64_t seed = 1; !open.empty(); ++seed) {
+  for (uint64_t seed = start; !open.empty(); ++seed) {
     const Pair first = *open.begin();
     OptionRow fixed(sizes.size(), -1), best;
     fixed[static_cast<size_t>(first[0])] = first[1];

@@ -55,14 +55,14 @@ class ThreadCommunicator : public Communicator {
   }
   Pending reduce_scatter(uint64_t sequence, const void* send, void* recv, int64_t count,
                          DType type) override {
-    return meet(sequence, {"reduce_scatter", count, to_bytes(send)},
+    return meet(sequence, {"reduce_scatter", count * size_of(type), to_bytes(send)},
                 [=, me = rank_](const std::vector<Offer>& offers) {
                   sum_parts(offers, me * count, count, type, recv);
                 });
   }
   Pending all_reduce(uint64_t sequence, const void* send, void* recv, int64_t count, DType type) override {
     MOESAIC_CHECK(send != recv, "all_reduce is not in place");
-    return meet(sequence, {"all_reduce", count, to_bytes(send)},
+    return meet(sequence, {"all_reduce", count * size_of(type), to_bytes(send)},
                 [=](const std::vector<Offer>& offers) { sum_parts(offers, 0, count, type, recv); });
   }
   Pending all_to_all(uint64_t sequence, const void* send, void* recv, int64_t bytes) override {
@@ -103,9 +103,9 @@ class ThreadCommunicator : public Communicator {
                 });
   }
   Pending broadcast(uint64_t sequence, const void* send, void* recv, int64_t bytes, int64_t root) override {
-    return meet(sequence, {"broadcast", bytes, to_bytes(send)}, [=](const std::vector<Offer>& offers) {
-      copy(recv, offers[static_cast<size_t>(root)].data, bytes);
-    });
+    return meet(
+        sequence, {"broadcast", bytes, to_bytes(send), nullptr, root},
+        [=](const std::vector<Offer>& offers) { copy(recv, offers[static_cast<size_t>(root)].data, bytes); });
   }
   Pending barrier(uint64_t sequence) override { return meet(sequence, {"barrier", 0}, nullptr); }
   Pending send(uint64_t sequence, const void* data, int64_t bytes, int64_t destination) override {

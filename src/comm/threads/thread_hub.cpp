@@ -55,12 +55,17 @@ class ThreadHub::Meeting {
       if (!f(ring_.at(sequence_, p))) return false;
     return true;
   }
+  static std::string text(const Offer& offer) {
+    return fmt::format("{} of {} bytes{}", offer.kind, offer.size,
+                       offer.root < 0 ? "" : fmt::format(" from rank {} of its group", offer.root));
+  }
   void compare(const std::vector<Offer>& offers) {
     for (size_t p = 0; p < offers.size(); ++p) {
-      if (std::strcmp(offers[p].kind, offer_.kind) == 0 && offers[p].size == offer_.size) continue;
-      world_.abort(fmt::format("{} called {} of size {} where {} called {} of size {}",
-                               world_.describe(ranks_[me_]), offer_.kind, offer_.size,
-                               world_.describe(ranks_[p]), offers[p].kind, offers[p].size));
+      if (std::strcmp(offers[p].kind, offer_.kind) == 0 && offers[p].size == offer_.size &&
+          offers[p].root == offer_.root)
+        continue;
+      world_.abort(fmt::format("{} called {} where {} called {}", world_.describe(ranks_[me_]), text(offer_),
+                               world_.describe(ranks_[p]), text(offers[p])));
       world_.check();
     }
   }
@@ -70,9 +75,10 @@ class ThreadHub::Meeting {
     std::string missing;
     for (size_t p = 0; p < ring_.members; ++p) {
       Cell& c = ring_.at(sequence_, p);
+      // Stage 0 waits for those whose part of an older collective still lies in the cell.
       const bool here = stage_ == 2   ? c.finished.load() >= sequence_
                         : stage_ == 1 ? c.posted.load() == sequence_
-                                      : true;
+                                      : c.finished.load() >= sequence_ - kCells;
       if (!here) missing += (missing.empty() ? "" : ", ") + world_.describe(ranks_[p]);
     }
     world_.abort(fmt::format("{} did not join {} number {} within {:g} s; waiting: {}", missing, offer_.kind,

@@ -19,9 +19,10 @@ class ThreadWorld;
 /// What a rank offers to the others in one collective.
 struct Offer {
   const char* kind = "";             // which collective, to catch ranks that disagree
-  int64_t size = 0;                  // its bytes, count or root, for the same
+  int64_t size = 0;                  // its bytes, for the same
   const std::byte* data = nullptr;   // what is sent
   const int32_t* offsets = nullptr;  // all_to_all_rows: send_offsets
+  int64_t root = -1;                 // broadcast: its root
 };
 
 class ThreadHub {

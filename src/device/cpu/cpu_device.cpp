@@ -32,10 +32,11 @@ class CpuDevice : public Device {
                   plan.program().name(), plan.program().slots().size(), bindings.size());
     if (chaos()) return enqueue(plan, bindings);
     const auto& nodes = plan.program().nodes();
+    Replay replay{&plan, bindings, accesses_left(plan)};
     for (size_t i = 0; i < nodes.size(); ++i) {
       const double start = now();
       const OpContext context(plan, nodes[i], bindings);
-      if (poison_) poison(plan, i, bindings, true);
+      poison_first(replay, i);
       set_running(nodes[i]);
       if (nodes[i].run) {
         nodes[i].run(context);
@@ -43,7 +44,7 @@ class CpuDevice : public Device {
         const Pending pending = nodes[i].post(context, nodes[i].take_sequence());
         for (Backoff backoff; !pending();) backoff.wait();
       }
-      if (poison_) poison(plan, i, bindings, false);
+      poison_last(replay, i);
       finish(nodes[i], start);
     }
   }
@@ -67,9 +68,13 @@ class CpuDevice : public Device {
   }
 
  private:
-  struct Queued {
+  struct Replay {
     const Plan* plan;
-    std::shared_ptr<const Bindings> bindings;
+    Bindings bindings;
+    std::vector<int32_t> left;  // [tensors] accesses to come of a root and its views; empty unless poisoning
+  };
+  struct Queued {
+    std::shared_ptr<Replay> replay;
     size_t node;
     std::vector<Point> waits;
     uint64_t collective;  // sequence number on its communicator
@@ -80,7 +85,7 @@ class CpuDevice : public Device {
   bool chaos() const { return options_.mode == ReplayMode::chaos; }
 
   void enqueue(const Plan& plan, const Bindings& bindings) {
-    const auto bound = std::make_shared<const Bindings>(bindings);
+    const auto replay = std::make_shared<Replay>(Replay{&plan, bindings, accesses_left(plan)});
     const auto& nodes = plan.program().nodes();
     std::vector<std::vector<Point>> waits(nodes.size());
     const auto absolute = [&](Stream s, uint64_t relative) {
@@ -112,7 +117,7 @@ class CpuDevice : public Device {
       MOESAIC_CHECK(nodes[i].streams.size() == 1, "{}: CPU queues run ops of one stream", nodes[i].name);
       const uint64_t collective = nodes[i].take_sequence ? nodes[i].take_sequence() : 0;
       queues_[index_of(nodes[i].streams.front())].push_back(
-          {&plan, bound, i, std::move(waits[i]), collective, {}, 0});
+          {replay, i, std::move(waits[i]), collective, {}, 0});
     }
     for (size_t s = 0; s < kNumStreams; ++s) enqueued_[s] += plan.lengths()[s];
   }
@@ -123,26 +128,30 @@ class CpuDevice : public Device {
 
   /// Runs or advances the ready node whose stream has the highest priority; false if none could move.
   bool run_one() {
-    if (++turns_ % 16 == 0) shuffle_priorities();
+    if (++turns_ >= next_shuffle_) shuffle_priorities();
     for (size_t s : order_) {
       if (queues_[s].empty()) continue;
       Queued& head = queues_[s].front();
-      const Node& node = head.plan->program().nodes()[head.node];
+      Replay& replay = *head.replay;
+      const Node& node = replay.plan->program().nodes()[head.node];
       if (!std::all_of(head.waits.begin(), head.waits.end(),
                        [&](const Point& p) { return done_[index_of(p.stream)] >= p.sequence; }))
         continue;
       if (!head.pending) {
         head.start = now();
-        const OpContext context(*head.plan, node, *head.bindings);
-        poison(*head.plan, head.node, *head.bindings, true);
+        const OpContext context(*replay.plan, node, replay.bindings);
+        poison_first(replay, head.node);
         set_running(node);
         if (node.run)
           node.run(context);
         else
           head.pending = node.post(context, head.collective);
       }
-      if (head.pending && !head.pending()) continue;
-      poison(*head.plan, head.node, *head.bindings, false);
+      if (head.pending && !head.pending()) {
+        if (insists_) return false;
+        continue;
+      }
+      poison_last(replay, head.node);
       finish(node, head.start);
       ++done_[s];
       queues_[s].pop_front();
@@ -151,25 +160,46 @@ class CpuDevice : public Device {
     return false;
   }
 
+  /// New priorities, for 1 to 64 turns: now streams alternate, now one runs far ahead of the others.
   void shuffle_priorities() {
+    next_shuffle_ = turns_ + (uint64_t{1} << random_below(7, options_.chaos_seed, turns_, kNumStreams));
+    insists_ = random_below(2, options_.chaos_seed, turns_, kNumStreams + 1) == 1;
     for (size_t s = 0; s < kNumStreams; ++s) order_[s] = s;
     for (size_t s = kNumStreams - 1; s > 0; --s)
       std::swap(order_[s], order_[random_below(s + 1, options_.chaos_seed, turns_, s)]);
   }
 
-  /// Before a node: fills temps that it is the first to touch; after it: temps that nothing touches any more.
-  /// Floats become NaN; integers stay, since they may index memory.
-  void poison(const Plan& plan, size_t node, const Bindings& bindings, bool before) {
-    const Program& program = plan.program();
-    for (const Access& access : program.nodes()[node].accesses) {
-      const TensorInfo& info = program.info(access.handle);
-      const Handle root{info.root};
-      const TensorInfo& whole = program.info(root);
-      if (whole.slot.index != 0 || (whole.dtype != DType::f32 && whole.dtype != DType::bf16)) continue;
-      const auto [first, last] = plan.lifetime(root);
-      if (static_cast<int32_t>(node) != (before ? first : last)) continue;
-      std::memset(bindings[0] + plan.offset(root), 0xff, static_cast<size_t>(whole.bytes()));
-    }
+  std::vector<int32_t> accesses_left(const Plan& plan) const {
+    std::vector<int32_t> left;
+    if (!poison_) return left;
+    left.resize(plan.program().tensors().size());
+    for (const Node& node : plan.program().nodes())
+      for (const Access& access : node.accesses)
+        ++left[static_cast<size_t>(plan.program().info(access.handle).root)];
+    return left;
+  }
+  /// Before a node: fills what it is the first to write of a temp. Whatever else touches those bytes is ordered after it.
+  void poison_first(const Replay& replay, size_t node) {
+    if (!poison_) return;
+    const Program& program = replay.plan->program();
+    for (const Access& access : program.nodes()[node].accesses)
+      if (replay.plan->lifetime({program.info(access.handle).root}).first == static_cast<int32_t>(node))
+        fill(replay, access.handle);
+  }
+  /// After a node: fills what it read last of a temp, once nothing that touches the temp is still to run. (Only the bytes of
+  /// this access: the next tenant of other bytes need not have waited for it.)
+  void poison_last(Replay& replay, size_t node) {
+    if (!poison_) return;
+    const Program& program = replay.plan->program();
+    for (const Access& access : program.nodes()[node].accesses)
+      if (--replay.left[static_cast<size_t>(program.info(access.handle).root)] == 0)
+        fill(replay, access.handle);
+  }
+  /// With NaN; integers stay, since they may index memory.
+  static void fill(const Replay& replay, Handle h) {
+    const TensorInfo& info = replay.plan->program().info(h);
+    if (info.slot.index != 0 || (info.dtype != DType::f32 && info.dtype != DType::bf16)) return;
+    std::memset(replay.bindings[0] + replay.plan->offset(h), 0xff, static_cast<size_t>(info.bytes()));
   }
 
   void set_running(const Node& node) {
@@ -190,7 +220,9 @@ class CpuDevice : public Device {
   std::array<std::deque<Queued>, kNumStreams> queues_;
   std::array<size_t, kNumStreams> order_{};
   Clock enqueued_{}, done_{};
-  uint64_t turns_ = 0;
+  uint64_t turns_ = 0, next_shuffle_ = 0;
+  bool insists_ =
+      false;  // a collective that is not complete keeps lower priorities waiting, as if it were fast
   HazardMap hazards_;
 };
 

@@ -20,12 +20,15 @@ std::vector<Access> shard_accesses(const Program& g, const OptimizerShard& s,
                 "a remainder belongs to bf16 parameters");
   if (s.remainder) check(g, s.remainder, DType::u16, N);
   check(g, s.grad, DType::f32, N);
-  check(g, s.decay, DType::u8, N);
+  for (size_t i = 0; i < s.decay.size(); ++i)
+    MOESAIC_CHECK((i == 0 ? 0 : s.decay[i - 1].end) <= s.decay[i].begin &&
+                      s.decay[i].begin < s.decay[i].end && s.decay[i].end <= N,
+                  "decay from {} to {} of {}", s.decay[i].begin, s.decay[i].end, N);
   check(g, s.scalars, DType::f32, 3);
   check(g, s.clip_scale, DType::f32, 1);
   check(g, s.ok, DType::i32, 1);
-  std::vector<Access> list = accesses({inout(s.param), inout(s.remainder), in(s.grad), in(s.decay),
-                                       in(s.scalars), in(s.clip_scale), in(s.ok)});
+  std::vector<Access> list =
+      accesses({inout(s.param), inout(s.remainder), in(s.grad), in(s.scalars), in(s.clip_scale), in(s.ok)});
   for (Handle h : state)
     if (h) {
       check(g, h, DType::f32, N);

@@ -64,6 +64,8 @@ TEST(Units, ReadLikeAPersonWouldWrite) {
   EXPECT_EQ(format_bytes(512), "512 B");
   EXPECT_EQ(format_bytes(1536), "1.50 KiB");
   EXPECT_EQ(format_count(46.7e9), "46.70 B");
+  EXPECT_EQ(format_flops(282.51e9), "282.51 GFLOP");
+  EXPECT_EQ(format_flops(950), "950 FLOP");
   EXPECT_EQ(format_seconds(125), "2 min 05 s");
 }
 

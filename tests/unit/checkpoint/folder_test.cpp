@@ -48,6 +48,18 @@ TEST(CheckpointFolder, FindsTheNewestWholeOneAndNamesTheDamaged) {
   EXPECT_EQ(find_latest_checkpoint(folder.path()).step, 40);
 }
 
+TEST(CheckpointFolder, FindsTheNewestWholeOneBelowAStep) {
+  const TempFolder folder;
+  const Model model;
+  for (const int64_t step : {5, 40, 300}) save(folder.path(), step, shards_of(model, 2));
+  spit(folder / "step_00000300/rank_00001.safetensors", "");
+  const LatestCheckpoint below = find_latest_checkpoint(folder.path(), 40);
+  EXPECT_EQ(below.step, 5);
+  EXPECT_TRUE(below.damaged.empty()) << "newer ones are not looked at";
+  EXPECT_EQ(find_latest_checkpoint(folder.path(), 41).step, 40);
+  EXPECT_EQ(find_latest_checkpoint(folder.path(), 5).path, "");
+}
+
 TEST(CheckpointFolder, SavingAStepAgainReplacesIt) {
   const TempFolder folder;
   Model model;

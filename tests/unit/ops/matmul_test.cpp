@@ -55,13 +55,15 @@ TEST(Matmul, EveryTransposeMatchesADoubleLoop) {
 }
 
 TEST(Matmul, AccumulatesWhenAsked) {
-  const Size s{5, 9, 600};
-  const auto a = randn(s.m * s.k, 1), b = randn(s.k * s.n, 2), before = randn(s.m * s.n, 3);
-  for (const bool trans_a : {false, true}) {
-    Doubles expected = loop(trans_a, false, s, a, b);
-    for (size_t i = 0; i < expected.size(); ++i) expected[i] += static_cast<double>(before[i]);
-    EXPECT_LT(relative_error(run(trans_a, false, s, a, b, {}, 1, before), floats(expected)), 1e-6);
-  }
+  for (const Size s : {Size{1, 9, 600}, Size{5, 9, 600}, Size{40, 9, 7}})
+    for (const bool trans_a : {false, true})
+      for (const bool trans_b : {false, true}) {
+        const auto a = randn(s.m * s.k, 1), b = randn(s.k * s.n, 2), before = randn(s.m * s.n, 3);
+        Doubles expected = loop(trans_a, trans_b, s, a, b);
+        for (size_t i = 0; i < expected.size(); ++i) expected[i] += static_cast<double>(before[i]);
+        EXPECT_LT(relative_error(run(trans_a, trans_b, s, a, b, {}, 1, before), floats(expected)), 1e-6)
+            << s.m;
+      }
 }
 
 TEST(Matmul, GradientsAreThoseOfTheForwardProduct) {
@@ -93,12 +95,12 @@ TEST(Matmul, Bf16OperandsAreWidenedAndTheResultRoundedOnce) {
 }
 
 TEST(Matmul, TheBitsOfARowDoNotDependOnTheNumberOfRows) {
-  const int64_t most = 600, n = 40;
+  const int64_t most = 300, n = 128;  // where oneDNN alone would choose kernels by the number of rows
   for (const bool trans_b : {false, true})
-    for (const int64_t k : {7, 128, 512, 700, 1000, 1024}) {
+    for (const int64_t k : {7, 512, 1000, 1024}) {
       const auto a = randn(most * k, 1), b = randn(k * n, 2);
       const auto all = run(false, trans_b, {most, n, k}, a, b);
-      for (const int64_t m : {1, 2, 3, 5, 15, 16, 17, 31, 64, 100, 255, 256, 257, 400}) {
+      for (const int64_t m : {1, 2, 5, 15, 16, 17, 64, 200, 257}) {
         const auto part = run(false, trans_b, {m, n, k}, {a.begin(), a.begin() + m * k}, b);
         EXPECT_TRUE(std::equal(part.begin(), part.end(), all.begin())) << trans_b << " k " << k << " m " << m;
       }
@@ -106,7 +108,7 @@ TEST(Matmul, TheBitsOfARowDoNotDependOnTheNumberOfRows) {
 }
 
 TEST(Matmul, ThreadsDoNotChangeBits) {
-  for (const Size s : {Size{1, 40, 300}, Size{33, 40, 1024}, Size{600, 24, 1000}})
+  for (const Size s : {Size{1, 40, 300}, Size{16, 1, 1000}, Size{33, 40, 1024}, Size{600, 24, 1000}})
     for (const bool trans_a : {false, true})
       for (const bool trans_b : {false, true}) {
         const auto a = randn(s.m * s.k, 1), b = randn(s.k * s.n, 2);

@@ -21,14 +21,13 @@ class Shard {
     shard_.param = runner_.raw("param", {kCount}, type);
     if (type == DType::bf16) shard_.remainder = runner_.raw("remainder", {kCount}, DType::u16);
     shard_.grad = runner_.tensor("grad", {kCount});
-    shard_.decay = runner_.raw("decay", {kCount}, DType::u8);
     shard_.scalars = runner_.tensor("scalars", {3});
     shard_.clip_scale = runner_.tensor("clip_scale", {1}, {kClip});
     shard_.ok = runner_.ints("ok", {1}, {1});
     m_ = runner_.tensor("m", {kCount}, std::vector<float>(kCount, 0));
     v_ = runner_.tensor("v", {kCount}, std::vector<float>(kCount, 0));
     for (size_t i = 0; i < kCount; ++i) {
-      runner_.at<uint8_t>(shard_.decay)[i] = i % 3 == 0;
+      if (i % 3 == 0) shard_.decay.push_back({static_cast<int64_t>(i), static_cast<int64_t>(i) + 1});
       if (type == DType::f32) {
         runner_.at<float>(shard_.param)[i] = masters[i];
         continue;
@@ -173,7 +172,7 @@ TEST(Optimizer, TheParameterIsTheMasterRoundedToNearestTiesAwayFromZero) {
   s.remainder = r.raw("remainder", {N}, DType::u16);
   const float half = std::ldexp(1.0f, -8);
   s.grad = r.tensor("grad", {N}, {-half, half, -half + std::ldexp(1.0f, -20), -3 * half});
-  s.decay = r.raw("decay", {N}, DType::u8);
+  s.decay = {{0, N}};
   s.scalars = r.tensor("scalars", {3}, {1, 1, 1});
   s.clip_scale = r.tensor("clip_scale", {1}, {1});
   s.ok = r.ints("ok", {1}, {1});
@@ -213,8 +212,8 @@ TEST(Optimizer, CostReadsAndWritesTheState) {
   full.record_adamw();
   split.record_sgd(0);
   const double rest = 5 * 4;  // scalars, clip_scale, ok
-  EXPECT_EQ(full.bytes(), kCount * (2 * 4 + 4 + 1 + 2 * 8) + rest);
-  EXPECT_EQ(split.bytes(), kCount * (2 * 2 + 2 * 2 + 4 + 1) + rest);
+  EXPECT_EQ(full.bytes(), kCount * (2 * 4 + 4 + 2 * 8) + rest);
+  EXPECT_EQ(split.bytes(), kCount * (2 * 2 + 2 * 2 + 4) + rest);
 }
 
 }  // namespace
