@@ -169,7 +169,15 @@ inline std::vector<LayoutCase> full_cases(int64_t most_ranks) {
   return cases;
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+/// Never under a sanitizer, where it would take hours.
 inline bool full_matrix() {
+  if (kSanitized) return false;
   const char* value = std::getenv("MOESAIC_FULL_MATRIX");
   return value != nullptr && std::string(value) == "1";
 }
@@ -202,9 +210,11 @@ inline LayoutCase one_rank(LayoutCase c) {
 }
 
 inline Outcome run_case(const LayoutCase& c, int64_t num_steps) {
-  return run_layout(c.config, num_steps, {.source = [&](std::span<const int64_t> positions) {
-                      return random_batch(positions, c.config.train.seq_len, c.config.model.vocab, c.packed);
-                    }});
+  // 19 sequences: no layout's micro-batches divide them, so the last ones are blank.
+  return run_layout(c.config, num_steps, {.evaluate = 19, .source = [&](std::span<const int64_t> positions) {
+                                            return random_batch(positions, c.config.train.seq_len,
+                                                                c.config.model.vocab, c.packed);
+                                          }});
 }
 
 }  // namespace moesaic::test

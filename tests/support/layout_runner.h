@@ -23,11 +23,13 @@ struct Outcome {
   Tensors weights;                  // after it
   Tensors updates;                  // weights - first weights
   Tensors biases;                   // router biases of each layer after it
+  Session::Evaluation evaluation;   // after it
   std::vector<std::string> unlike;  // weights and biases of which two ranks hold different bits
 };
 
 /// What a test may put in its own way. Called on every rank.
 struct Around {
+  int64_t evaluate = 0;                    // sequences of an evaluation after the last step
   BatchSource source;                      // instead of random_batch
   std::function<void(Session&)> prepare;   // after initialize()
   std::function<void(Session&)> between;   // before each step but the first
@@ -178,6 +180,10 @@ inline Outcome run_layout(const Config& config, int64_t num_steps, const Around&
       if (i > 0) continue;
       const std::lock_guard lock(mutex);
       collect_gradients(session, outcome.first_gradients);
+    }
+    if (around.evaluate > 0) {
+      const auto evaluation = session.evaluate(source, around.evaluate);
+      if (rank.rank == 0) outcome.evaluation = evaluation;
     }
     const std::lock_guard lock(mutex);
     collect_gradients(session, outcome.gradients);

@@ -92,7 +92,7 @@ TEST(Rules, TheMeshAndRowsFactorAreChecked) {
 TEST(Derive, GivesTheSizesOfARank) {
   const RankShape shape =
       derive(run({"layout.dp=2", "layout.n=2", "train.micro_batch=2", "layout.rows_factor=1.3"}));
-  EXPECT_EQ(shape.num_tokens, 256);
+  EXPECT_EQ(shape.num_tokens, 64);
   EXPECT_EQ(shape.num_micro_batches, 2);
   EXPECT_EQ(shape.num_local_experts, 4);
   EXPECT_EQ(shape.max_rows, 167);  // 1.3 * 128, rounded up
