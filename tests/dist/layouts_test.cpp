@@ -77,6 +77,19 @@ TEST_P(Layouts, EqualOneRankUnderAdamW) {
 
 INSTANTIATE_TEST_SUITE_P(Matrix, Layouts, testing::Range(0, kShares));
 
+TEST(Shards, AreNMajor) {
+  // So that the replicas of one place in a sequence group hold neighbouring shards, as a sync in two levels needs.
+  Config c = small_config();
+  c.layout.n = 4, c.layout.dp = 2;
+  c.train.micro_batch = 4;
+  run_ranks(c.run, 8, [&](Rank& rank) {
+    Session session(c, rank);
+    const Coords at = session.mesh().coords(rank.rank);
+    EXPECT_EQ(session.reducer().shard_index(session.stage().table().bucket("layers.0")), at.n * 2 + at.dp);
+    EXPECT_EQ(session.reducer().shard_index(session.stage().table().bucket("layers.0.experts")), at.edp);
+  });
+}
+
 TEST(Pairwise, MeetsEveryPairThatIsAllowed) {
   const auto rule = [](const OptionRow& r) { return allowed(r, 8); };
   const std::vector<int> sizes = option_sizes();

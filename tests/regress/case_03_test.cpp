@@ -22,6 +22,33 @@ TEST(Case03, DroplessIsCorrectWhenOneExpertTakesAll) {
   }
 }
 
+TEST(Case03, EvaluationIsCorrectWhenOneExpertTakesAll) {
+  Config c = setup_z();
+  steer_by_bias(c);
+  c.model.top_k = 1;
+  const auto evaluate = [&](const Config& config) {
+    Session::Evaluation evaluation;
+    run_ranks(config.run, Mesh(config.layout).world_size(), [&](Rank& rank) {
+      Session session(config, rank, false);
+      session.initialize();
+      only_experts({5}).prepare(session);
+      const auto mine = session.evaluate(
+          [&](std::span<const int64_t> numbers) {
+            return random_batch(numbers, config.train.seq_len, config.model.vocab);
+          },
+          11);
+      if (rank.rank == 0) evaluation = mine;
+    });
+    return evaluation;
+  };
+  const auto one = evaluate(c);
+  for (const Dispatch dispatch : {Dispatch::a2a, Dispatch::ag_rs}) {
+    const auto many = evaluate(on_ranks(c, 4, dispatch));
+    EXPECT_NEAR(many.loss, one.loss, 1e-5 * one.loss);
+    EXPECT_EQ(many.counted, one.counted);
+  }
+}
+
 TEST(Case03, AStepPastTheRowsBoundChangesNothingAndSaysHowManyRowsItNeeds) {
   Config c = on_ranks(setup_z(), 4);
   steer_by_bias(c);

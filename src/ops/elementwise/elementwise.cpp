@@ -34,16 +34,4 @@ void add(Program& g, Stream stream, Handle a, Handle b, Handle y) {
          .run = body(g, add_cpu, Add{a, b, y})});
 }
 
-void sum_copies(Program& g, Stream stream, Handle x, Handle y, int64_t num_copies) {
-  MOESAIC_CHECK(num_copies > 0 && g.shape(x)[-1] == g.shape(y)[-1]);
-  MOESAIC_CHECK(g.shape(x).numel() == num_copies * g.shape(y).numel(), "{} copies in {} for {}", num_copies,
-                g.shape(x).str(), g.shape(y).str());
-  MOESAIC_CHECK(is_float(g.dtype(x)) && g.dtype(y) == g.dtype(x));
-  g.add({.name = "sum_copies",
-         .streams = {stream},
-         .accesses = {in(x), out(y)},
-         .cost = {.operations = static_cast<double>(g.shape(x).numel()), .bytes = bytes_of(g, {x, y})},
-         .run = body(g, sum_copies_cpu, SumCopies{x, y, num_copies})});
-}
-
 }  // namespace moesaic::ops

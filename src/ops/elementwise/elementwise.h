@@ -10,8 +10,5 @@ void zero(Program& g, Stream stream, Handle y);
 void copy(Program& g, Stream stream, Handle x, Handle y);
 /// y = a + b, elementwise; f32 or bf16 each; FP32 sum, one rounding. y may be a or b.
 void add(Program& g, Stream stream, Handle a, Handle b, Handle y);
-/// y [T, G, A] = sum over the copies of x [T, G, C, A] in order of c; FP32 sum, one rounding. Key/value
-/// gradients of heads that were repeated because G < n. `num_copies` = C.
-void sum_copies(Program& g, Stream stream, Handle x, Handle y, int64_t num_copies);
 
 }  // namespace moesaic::ops

@@ -61,22 +61,4 @@ void add_cpu(const OpContext& c, const Add& args) {
   });
 }
 
-void sum_copies_cpu(const OpContext& c, const SumCopies& args) {
-  const int64_t width = c.shape(args.y)[-1], num_copies = args.num_copies;
-  with_float(c.dtype(args.x), [&](auto zero) {
-    using T = decltype(zero);
-    const T* x = c.in<T>(args.x);
-    T* y = c.out<T>(args.y);
-    parallel_for(c.shape(args.y).rows(), [&](int64_t row) {
-      float* sum = scratch<struct CopiesRow>(width);
-      convert(x + row * num_copies * width, sum, width);
-      for (int64_t copy = 1; copy < num_copies; ++copy) {
-        const T* from = x + (row * num_copies + copy) * width;
-        for (int64_t i = 0; i < width; ++i) sum[i] += static_cast<float>(from[i]);
-      }
-      convert(sum, y + row * width, width);
-    });
-  });
-}
-
 }  // namespace moesaic::ops

@@ -69,40 +69,18 @@ TEST(Elementwise, AddRoundsOnceForAnyTypesAndInPlace) {
         }
 }
 
-TEST(Elementwise, SumCopiesAddsInOrderOfTheCopies) {
-  const int64_t T = 5, G = 2, C = 3, A = 7;
-  const auto x = as_bf16(randn(T * G * C * A, 1));
-  std::vector<float> expected;
-  for (int64_t row = 0; row < T * G; ++row)
-    for (int64_t i = 0; i < A; ++i) {
-      const auto at = [&](int64_t c) { return x[static_cast<size_t>((row * C + c) * A + i)]; };
-      expected.push_back(at(0) + at(1) + at(2));
-    }
-  for (const int num_threads : {1, 2})
-    for (const DType type : {DType::f32, DType::bf16}) {
-      OpRunner r(num_threads);
-      const Handle xh = r.tensor("x", {T, G, C, A}, x, type), y = r.tensor("y", {T, G, A}, {}, type);
-      ops::sum_copies(r.program(), Stream::compute, xh, y, C);
-      r.run();
-      EXPECT_EQ(r.get(y), type == DType::bf16 ? as_bf16(expected) : expected);
-    }
-}
-
 TEST(Elementwise, CostIsEachTensorOnce) {
   OpRunner r;
   const Handle a = r.tensor("a", {4, 6}), b = r.tensor("b", {4, 6}, {}, DType::bf16),
                y = r.tensor("y", {4, 6});
-  const Handle s = r.tensor("s", {2, 6});
   ops::zero(r.program(), Stream::compute, b);
   ops::copy(r.program(), Stream::compute, a, b);
   ops::add(r.program(), Stream::compute, a, b, y);
-  ops::sum_copies(r.program(), Stream::compute, a, s, 2);
   const auto& nodes = r.program().nodes();
   EXPECT_EQ(nodes[0].cost.bytes, 24 * 2);
   EXPECT_EQ(nodes[1].cost.bytes, 24 * 4 + 24 * 2);
   EXPECT_EQ(nodes[2].cost.bytes, 24 * 4 + 24 * 2 + 24 * 4);
   EXPECT_EQ(nodes[2].cost.operations, 24);
-  EXPECT_EQ(nodes[3].cost.bytes, 24 * 4 + 12 * 4);
 }
 
 }  // namespace
