@@ -24,10 +24,10 @@ constexpr size_t kMaxDims = 8;
 constexpr const char* kMetadata = "__metadata__";
 
 StoredTensor parse_tensor(const std::string& name, const json& entry, int64_t data_at, int64_t data_bytes,
-                        const std::string& path) {
+                          const std::string& path) {
   const std::string where = fmt::format("{}: tensor {}", path, name);
   StoredTensor tensor{name, dtype_named(string_member(entry, "dtype", where), where),
-                    ints_member(entry, "shape", where)};
+                      ints_member(entry, "shape", where)};
   const auto offsets = ints_member(entry, "data_offsets", where);
   require<IoError>(
       offsets.size() == 2 && offsets[0] <= offsets[1] && offsets[1] <= data_bytes,
