@@ -11,18 +11,16 @@ enum class DType : uint8_t { f32, bf16, u16, i32, i64, u8 };
 /// Bytes of one element.
 constexpr int64_t size_of(DType type) {
   switch (type) {
-    case DType::f32:
-      return 4;
+    case DType::u8:
+      return 1;
     case DType::bf16:
-      return 2;
     case DType::u16:
       return 2;
+    case DType::f32:
     case DType::i32:
       return 4;
     case DType::i64:
       return 8;
-    case DType::u8:
-      return 1;
   }
   return 0;
 }
