@@ -91,7 +91,9 @@ void add_balance(Table& t, BalanceConfig& b) {
   t.add("balance.z_coef", b.z_coef, "weight of the mean squared log-sum-exp of the router logits; 0 = off",
         at_least(0));
   t.add("balance.capacity_factor", b.capacity_factor,
-        "an expert (group) keeps at most this times T*K/E rows per scope; 0 = dropless", at_least(0));
+        "an expert (group) keeps at most this times T*K/E rows per scope; 0 = dropless. With sp attention, "
+        "n > 1 and scope micro_batch or global, which rows are kept depends on the layout",
+        at_least(0));
 }
 
 void add_layout(Table& t, LayoutConfig& l) {

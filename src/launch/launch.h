@@ -23,8 +23,8 @@ struct Rank {
 };
 
 /// Runs `work` on every rank and waits for all. When ranks fail, the others are ended (CommError at their next collective)
-/// and the first failure is thrown here: ConfigError, IoError and DeviceError as they are, anything else with the rank's
-/// name, step and last operation. A rank that does not end within run.comm_timeout after that is left behind: the process
+/// and the first failure is thrown here: an Error as it is, any other exception as a CommError with the rank's name, step
+/// and last operation. A rank that does not end within run.comm_timeout after that is left behind: the process
 /// must exit, so this prints the message and does so with code 3.
 void run_ranks(const RunConfig& run, int64_t world_size, const std::function<void(Rank&)>& work);
 

@@ -37,6 +37,8 @@ void z_loss(Program& g, Stream stream, const ZLoss& args);
 /// order of token), each group of E/expert_groups experts keeps its first `capacity` rows per scope, in order
 /// of token, then k. Writes kept [T, K] = the indices of tokens first .. first + T, -1 where dropped, and
 /// adds the number of their dropped rows to dropped [1] i32. expert_groups as above; -1 entries stay -1.
+/// The order of token is that of all_indices: a scope of several sequences that are split over ranks comes in rank
+/// order, so there the rows dropped depend on the layout.
 struct Capacity {
   Handle all_indices, all_scope, kept, dropped;
   int64_t first = 0, num_experts = 0, expert_groups = 0, num_scopes = 0, capacity = 0;
