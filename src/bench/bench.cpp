@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "base/rng.h"
 #include "base/units.h"
+#include "bench/ceilings.h"
+#include "bench/gpu_ceilings.h"
 #include "config/counts.h"
 #include "launch/launch.h"
-#include "ops/matmul/matmul.h"
 #include "report/table.h"
 #include "train/run_checks.h"
 #include "train/session.h"
@@ -29,57 +28,15 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Median seconds of `work`, all ranks starting each repeat together.
-template <class F>
-double time_together(Rank& rank, int repeats, const F& work) {
-  std::vector<double> seconds;
-  for (int i = 0; i < repeats; ++i) {
-    rank.control.barrier();
-    const double begin = now();
-    work();
-    seconds.push_back(now() - begin);
-  }
-  return median(seconds);
-}
-
-/// Copy rate and matmul rate of this rank while all ranks do the same.
-Ceilings measure(Rank& rank) {
-  constexpr int64_t kBytes = 64 << 20, M = 1024, N = 512, K = 512;
-  Arena& arena = rank.device->arena();
-  std::byte *from = arena.allocate(Purpose::buffers, "bench from", kBytes),
-            *to = arena.allocate(Purpose::buffers, "bench to", kBytes);
-  std::memset(from, 1, kBytes);
-  Ceilings c;
-  c.copy_bytes_per_s = 2.0 * kBytes / time_together(rank, 7, [&] { std::memcpy(to, from, kBytes); });
-  Program g("bench matmul", rank.device->kind());
-  const Slot slot = g.slot("tensors");
-  const Handle a = g.external(slot, 0, "a", DType::f32, {M, K}),
-               b = g.external(slot, 4 * M * K, "b", DType::f32, {N, K}),
-               y = g.external(slot, 4 * (M + N) * K, "y", DType::f32, {M, N});
-  ops::matmul(g, Stream::compute, {.a = a, .b = b, .c = y, .trans_b = true});
-  const Plan plan(std::move(g));
-  float* values = reinterpret_cast<float*>(to);
-  for (int64_t i = 0; i < (M + N) * K; ++i) values[i] = random_normal(1, 1, static_cast<uint64_t>(i));
-  rank.device->replay(plan, {nullptr, to});
-  c.matmul_operations_per_s = 2.0 * M * N * K / time_together(rank, 15, [&] {
-                                rank.device->replay(plan, {nullptr, to});
-                                rank.device->synchronize();
-                              });
-  arena.release(Purpose::buffers);
-  return c;
-}
-
-double floor_of(const Node& node, const Ceilings& c) {
-  const double by_bytes = node.cost.bytes / c.copy_bytes_per_s;
-  const bool product = node.cost.work == Work::matmul || node.cost.work == Work::grouped_matmul ||
-                       node.cost.work == Work::attention;
-  return product ? std::max(by_bytes, node.cost.operations / c.matmul_operations_per_s) : by_bytes;
-}
-
 struct Kind {
   int64_t calls = 0;
   double seconds = 0, floor = 0;
+  std::vector<Cost> costs;  // of each call
 };
+
+constexpr int kTraced = 3;               // steps whose ops are timed
+constexpr double kLearningRate = 1e-7;   // routing stays what the first weights make of random tokens
+constexpr double kHopperFlops = 989e12;  // dense BF16, what MFU is counted against
 
 /// "all_gather" for "all_gather routing": collectives are shown by what they are.
 std::string kind_of(const Node& node) {
@@ -104,70 +61,143 @@ Batch random_batch(std::span<const int64_t> positions, int64_t S, int64_t vocab)
   return batch;
 }
 
-}  // namespace
-
-Ceilings measure_ceilings(const Config& config) {
-  Ceilings ceilings;
-  run_ranks(config.run, Mesh(config.layout).world_size(), [&](Rank& rank) {
-    const Ceilings mine = measure(rank);
-    if (rank.rank == 0) ceilings = mine;
-  });
-  return ceilings;
+/// "1 MiB": the working sets are powers of two.
+std::string whole_bytes(int64_t bytes) {
+  return bytes < 1 << 20 ? fmt::format("{} KiB", bytes >> 10) : fmt::format("{} MiB", bytes >> 20);
 }
 
-std::string bench_step(const Config& config, int64_t steps, bool json) {
+std::string describe(const Ceilings& c, bool gpu) {
+  if (gpu)
+    return fmt::format(
+        "ceilings of a GPU, all GPUs busy: copy {:.2f} TB/s read + written, BF16 product of 8192^3 {:.0f} "
+        "TFLOP/s\n",
+        c.copy.front().bytes_per_s / 1e12, c.matmul_operations_per_s / 1e12);
+  std::string text = "ceilings of a rank, all ranks busy: copy, read + written,";
+  for (const CopyRate& rate : c.copy)
+    text += fmt::format("{} {:.1f} GB/s in {}", &rate == &c.copy.front() ? "" : ",", rate.bytes_per_s / 1e9,
+                        whole_bytes(rate.bytes));
+  return text + fmt::format(" a thread; matmul {:.1f} GFLOP/s (256 x 512 x 512 a thread)\n",
+                            c.matmul_operations_per_s / 1e9);
+}
+
+/// A step's numbers, before they are made into text.
+struct Measured {
+  std::vector<double> seconds;        // of the steps that were not traced
+  std::map<std::string, Kind> kinds;  // of rank 0, over the traced steps
+  int64_t memory_bytes = 0;           // of rank 0, at most
+  double load = 0;                    // most rows of an expert over the mean, worst layer, last step
+};
+
+double worst_load(const StepResult& result) {
+  double worst = 0;
+  for (const auto& layer : result.expert_load) {
+    double sum = 0, most = 0;
+    for (const int64_t rows : layer)
+      sum += static_cast<double>(rows), most = std::max(most, static_cast<double>(rows));
+    if (sum > 0) worst = std::max(worst, most * static_cast<double>(layer.size()) / sum);
+  }
+  return worst;
+}
+
+/// Steps to warm up, steps to time, then steps to trace, since reading the clock at every op takes time.
+Measured measure(const Config& config, int64_t steps) {
   constexpr int64_t kWarmUp = 5;
-  check_runnable(config);
-  const Ceilings ceilings = measure_ceilings(config);
-  std::vector<double> seconds;
-  std::map<std::string, Kind> kinds;
+  Measured measured;
   run_ranks(config.run, Mesh(config.layout).world_size(), [&](Rank& rank) {
     Session session(config, rank);
     session.initialize();
+    std::map<int64_t, Batch> batches;  // the same few in turns, made before the clock runs
     const BatchSource source = [&](std::span<const int64_t> positions) {
-      return random_batch(positions, config.train.seq_len, config.model.vocab);
+      Batch& batch = batches[positions.front() % (2 * config.train.global_batch)];
+      if (batch.tokens.empty()) batch = random_batch(positions, config.train.seq_len, config.model.vocab);
+      return batch;
     };
-    for (int64_t i = 0; i < kWarmUp + steps; ++i) {
-      if (i == kWarmUp && rank.rank == 0)
-        rank.device->set_trace([&](const OpEvent& e) {
-          Kind& kind = kinds[kind_of(*e.node)];
-          ++kind.calls, kind.seconds += e.end - e.start, kind.floor += floor_of(*e.node, ceilings);
-        });
-      const double begin = now();
-      StepResult result = session.step(source, i * config.train.global_batch, 1e-4);
-      if (result.max_rows_asked > 0 && config.layout.on_overflow != OverflowPolicy::drop) {
+    const auto run = [&](int64_t i) {
+      StepResult result = session.step(source, i * config.train.global_batch, kLearningRate);
+      if (result.max_rows_asked > 0 && config.layout.on_overflow != OverflowPolicy::drop)
         session.grow_rows(result.max_rows_asked);
-        continue;
-      }
-      if (i >= kWarmUp && rank.rank == 0) seconds.push_back(now() - begin);
+      return result;
+    };
+    for (int64_t i = 0; i < kWarmUp; ++i) run(i);
+    StepResult result;
+    for (int64_t i = 0; i < steps; ++i) {
+      const double begin = now();
+      result = run(kWarmUp + i);
+      if (rank.rank == 0) measured.seconds.push_back(now() - begin);
     }
+    if (rank.rank == 0)
+      rank.device->set_trace([&](const OpEvent& e) {
+        Kind& kind = measured.kinds[kind_of(*e.node)];
+        ++kind.calls, kind.seconds += e.end - e.start;
+        kind.costs.push_back(e.node->cost);
+      });
+    for (int64_t i = 0; i < kTraced; ++i) run(kWarmUp + steps + i);
+    rank.device->set_trace({});
+    if (rank.rank == 0)
+      measured.memory_bytes = rank.device->arena().high_water(), measured.load = worst_load(result);
   });
-  const double step = median(seconds),
+  return measured;
+}
+
+Ceilings ceilings_of(const Config& config, const Measured& measured) {
+  if (config.run.device != DeviceKind::cuda) return measure_ceilings(config);
+  std::vector<Cost> costs;
+  for (const auto& [name, kind] : measured.kinds)
+    costs.insert(costs.end(), kind.costs.begin(), kind.costs.end());
+  return measure_gpu_ceilings(config, costs);
+}
+
+}  // namespace
+
+std::string bench_step(const Config& config, int64_t steps, bool json) {
+  check_runnable(config);
+  Measured measured = measure(config, steps);
+  const Ceilings ceilings = ceilings_of(config, measured);
+  const bool gpu = config.run.device == DeviceKind::cuda;
+  auto& kinds = measured.kinds;
+  const double step = median(measured.seconds),
                tokens = static_cast<double>(config.train.global_batch * config.train.seq_len);
   double floor = 0, timed = 0;
-  for (const auto& [name, kind] : kinds) floor += kind.floor, timed += kind.seconds;
-  floor /= static_cast<double>(steps), timed /= static_cast<double>(steps);
+  for (auto& [name, kind] : kinds) {
+    for (const Cost& cost : kind.costs) kind.floor += floor_seconds(cost, ceilings);
+    floor += kind.floor / kTraced, timed += kind.seconds / kTraced;
+  }
   const double flops = tokens * flops_per_token(config.model, config.train.seq_len) / step;
+  const double mfu = gpu ? flops / (kHopperFlops * static_cast<double>(Mesh(config.layout).world_size())) : 0;
   if (json) {
     nlohmann::json all{{"tokens_per_s", tokens / step},
                        {"step_s", step},
                        {"floor_s", floor},
-                       {"copy_bytes_per_s", ceilings.copy_bytes_per_s},
                        {"matmul_operations_per_s", ceilings.matmul_operations_per_s},
-                       {"flops_per_s", flops}};
+                       {"flops_per_s", flops},
+                       {"mfu", mfu},
+                       {"memory_bytes", measured.memory_bytes},
+                       {"expert_max_over_mean", measured.load},
+                       {"seconds", measured.seconds}};
+    for (const ProductRate& p : ceilings.products)
+      all["products"].push_back({{"work", p.work == Work::attention ? "attention" : "product"},
+                                 {"m", p.m},
+                                 {"n", p.n},
+                                 {"k", p.k},
+                                 {"adds", p.adds},
+                                 {"operations_per_s", p.operations_per_s}});
+    for (const CopyRate& rate : ceilings.copy)
+      all["copy"].push_back({{"bytes", rate.bytes}, {"bytes_per_s", rate.bytes_per_s}});
     for (const auto& [name, kind] : kinds)
-      all["ops"][name] = {{"calls", kind.calls / steps},
-                          {"seconds", kind.seconds / static_cast<double>(steps)},
-                          {"floor_s", kind.floor / static_cast<double>(steps)}};
+      all["ops"][name] = {{"calls", kind.calls / kTraced},
+                          {"seconds", kind.seconds / kTraced},
+                          {"floor_s", kind.floor / kTraced}};
     return all.dump(1) + "\n";
   }
-  std::string text = fmt::format(
-      "ceilings of a rank, all ranks busy: copy {:.1f} GB/s read + written, matmul {:.1f} GFLOP/s (1024 x "
-      "512 x 512)\n"
+  std::string text = describe(ceilings, gpu);
+  text += fmt::format(
       "step {} (median of {}): {:.0f} tokens/s, {:.1f} GFLOP/s by the model's count, {:.1f} % of the floor "
-      "of rank 0 ({})\n\n",
-      ceilings.copy_bytes_per_s / 1e9, ceilings.matmul_operations_per_s / 1e9, format_seconds(step),
-      seconds.size(), tokens / step, flops / 1e9, 100 * floor / step, format_seconds(floor));
+      "of rank 0 ({})\n",
+      format_seconds(step), measured.seconds.size(), tokens / step, flops / 1e9, 100 * floor / step,
+      format_seconds(floor));
+  if (gpu) text += fmt::format("MFU {:.1f} % of {:.0f} TFLOP/s a GPU; ", 100 * mfu, kHopperFlops / 1e12);
+  text += fmt::format("memory {} a rank; most loaded expert {:.2f} times the mean\n\n",
+                      format_bytes(measured.memory_bytes), measured.load);
   Table table({{"op (rank 0)"},
                {"calls", Table::Align::right},
                {"time", Table::Align::right},
@@ -178,8 +208,8 @@ std::string bench_step(const Config& config, int64_t steps, bool json) {
   std::sort(sorted.begin(), sorted.end(),
             [](auto& a, auto& b) { return a.second.seconds > b.second.seconds; });
   for (const auto& [name, kind] : sorted) {
-    const auto per_step = [&](double x) { return x / static_cast<double>(steps); };
-    table.add_row({name, std::to_string(kind.calls / steps), format_seconds(per_step(kind.seconds)),
+    const auto per_step = [](double x) { return x / kTraced; };
+    table.add_row({name, std::to_string(kind.calls / kTraced), format_seconds(per_step(kind.seconds)),
                    fmt::format("{:.1f} %", 100 * per_step(kind.seconds) / step),
                    format_seconds(per_step(kind.floor)),
                    fmt::format("{:.0f} %", 100 * kind.floor / kind.seconds)});

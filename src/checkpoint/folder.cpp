@@ -86,7 +86,8 @@ void prune_checkpoints(const std::string& folder, int64_t keep_last) {
 
 void remove_unfinished_checkpoints(const std::string& folder) {
   for (const std::string& name : list_folder(folder)) {
-    if (name.starts_with(kPrefix) && name.ends_with(kUnfinished)) remove_tree(folder + "/" + name);
+    if (name.starts_with(kPrefix) && name.ends_with(kUnfinished))
+      remove_tree(fmt::format("{}/{}", folder, name));
   }
 }
 

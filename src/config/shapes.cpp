@@ -162,6 +162,7 @@ constexpr std::array kShapes{Entry{"tiny", tiny},
 
 std::vector<std::string_view> model_shape_names() {
   std::vector<std::string_view> names;
+  names.reserve(std::size(kShapes));
   for (const Entry& entry : kShapes) names.push_back(entry.name);
   return names;
 }

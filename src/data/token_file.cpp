@@ -42,18 +42,11 @@ DType checked_id_type(DType type) {
 /// Calls f with a value of the C++ type of an id.
 template <class F>
 void with_id(DType type, F&& f) {
-  switch (type) {
-    case DType::u8:
-      return f(uint8_t());
-    case DType::u16:
-      return f(uint16_t());
-    case DType::i32:
-      return f(int32_t());
-    case DType::i64:
-      return f(int64_t());
-    default:
-      MOESAIC_CHECK(false, "{}", name_of(type));
-  }
+  if (type == DType::u8) return f(uint8_t());
+  if (type == DType::u16) return f(uint16_t());
+  if (type == DType::i32) return f(int32_t());
+  if (type == DType::i64) return f(int64_t());
+  MOESAIC_CHECK(false, "{}", name_of(type));
 }
 
 template <class T>

@@ -35,9 +35,9 @@ Handle Program::view(Handle of, int64_t first, Shape shape, std::string name) {
   const TensorInfo& base = info(of);
   MOESAIC_CHECK(first >= 0 && first + shape.numel() <= base.shape.numel(),
                 "a view of {} {} from {} does not fit {}", base.name, base.shape.str(), first, shape.str());
-  TensorInfo made{name.empty() ? base.name : std::move(name), base.dtype, shape, base.slot,
-                  base.offset + first * size_of(base.dtype),  base.root};
-  return add_tensor(std::move(made));
+  if (name.empty()) name = base.name;
+  return add_tensor(
+      {std::move(name), base.dtype, shape, base.slot, base.offset + first * size_of(base.dtype), base.root});
 }
 
 void Program::add(Node node) {

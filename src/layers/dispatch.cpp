@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/collectives.h"
+#include "ops/balance/balance.h"
 #include "ops/dispatch_plan/dispatch_plan.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/rows/rows.h"
@@ -64,6 +65,7 @@ void add_dispatch_activations(ActivationTable& table, const LayerSpec& s) {
 Dispatched plan_dispatch(Pass& p, Handle indices, Handle weights) {
   p.g.segment("dispatch");
   const LayerSpec& s = p.spec;
+  const LayerStats stats(p.g, p.slots, s.model.num_experts);
   Dispatched d;
   for_each_table(s, d, [&](Handle& h, const char* name) { h = p.acts.make(name); });
   if (s.e > 1) {
@@ -78,7 +80,7 @@ Dispatched plan_dispatch(Pass& p, Handle indices, Handle weights) {
                          .row_recv = d.row_recv,
                          .row_slot = d.row_slot,
                          .slot_row = d.slot_row,
-                         .overflow = LayerStats(p.g, p.slots, s.model.num_experts).overflow,
+                         .overflow = stats.overflow,
                          .send_token = d.send_token,
                          .send_offsets = d.send_offsets,
                          .recv_offsets = d.recv_offsets,
@@ -94,6 +96,9 @@ Dispatched plan_dispatch(Pass& p, Handle indices, Handle weights) {
     plan.local.push_back(static_cast<int32_t>(s.placement.slot(expert)));
   }
   ops::dispatch_plan(p.g, kCompute, plan);
+  if (p.training && s.layout.on_overflow == OverflowPolicy::drop)  // what is missing has been left out
+    ops::add_counts(p.g, kCompute,
+                    {.counts = p.g.view(d.offsets, s.num_local_experts, {1, 1}), .totals = stats.rows});
   return d;
 }
 

@@ -56,12 +56,14 @@ Handle record_capacity(Pass& p, Handle indices, const LayerStats& stats) {
     all = p.g.temp("scope_indices", DType::i32, {ranks * s.T, K});
     comm::all_gather(p.g, kComm, *s.groups.scope, indices, all, "routing of the scope");
   }
+  const BatchLayout batch(s);
   const Handle kept = p.g.temp("kept_indices", DType::i32, {s.T, K});
   const double rows =
       static_cast<double>(s.tokens_per_scope * K) / static_cast<double>(num_balance_groups(s));
   ops::capacity(p.g, kCompute,
                 {.all_indices = all,
-                 .all_scope = BatchLayout(s).all_scope(p.g, p.slots),
+                 .all_scope = batch.all_scope(p.g, p.slots),
+                 .order = batch.all_order(p.g, p.slots),
                  .kept = kept,
                  .dropped = stats.dropped,
                  .first = s.groups.scope->rank() * s.T,
@@ -137,9 +139,12 @@ void router_backward(Pass& p, Handle ln2_out, Handle d_weights, Handle d_ln2_out
        .z_grad = static_cast<float>(s.balance.z_coef / static_cast<double>(s.tokens_per_step))});
   ops::matmul(p.g, kCompute,
               {.a = d_logits, .b = p.weight("moe.router", {E, D}), .c = d_ln2_out, .accumulate = true});
-  ops::matmul(
-      p.g, kCompute,
-      {.a = d_logits, .b = ln2_out, .c = p.grad("moe.router", {E, D}), .trans_a = true, .accumulate = true});
+  ops::matmul(p.g, kCompute,
+              {.a = d_logits,
+               .b = ln2_out,
+               .c = p.grad("moe.router", {E, D}),
+               .trans_a = true,
+               .accumulate = p.adds});
 }
 
 }  // namespace moesaic

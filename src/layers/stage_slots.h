@@ -51,11 +51,14 @@ class BatchLayout {
   }  // [attention_batch, S]
   Handle all_scope(Program& g, const StageSlots& slots) const {
     return at(g, slots, 5);
-  }  // of the scope group's tokens
+  }  // of the scope group's tokens, in order of rank
+  Handle all_order(Program& g, const StageSlots& slots) const {
+    return at(g, slots, 6);
+  }  // those tokens in order of sequence, then position, whatever rank holds them
   int64_t offset(int array) const { return offsets_[static_cast<size_t>(array)]; }  // in elements
   int64_t size(int array) const { return sizes_[static_cast<size_t>(array)]; }
   int64_t bytes() const { return offsets_.back() * 4; }
-  static constexpr int kArrays = 6;
+  static constexpr int kArrays = 7;
 
  private:
   Handle at(Program& g, const StageSlots& slots, int array) const;
@@ -65,18 +68,21 @@ class BatchLayout {
 
 /// A layer's statistics, added up over a step.
 struct LayerStats {
-  static constexpr int64_t kAux = 0, kZ = 4, kDropped = 8, kOverflow = 12, kCounts = 16;  // bytes
+  static constexpr int64_t kAux = 0, kZ = 4, kDropped = 8, kOverflow = 12, kRows = 16,
+                           kCounts = 32;  // bytes
   static int64_t bytes(int64_t num_experts) { return round_up(kCounts + 4 * num_experts, 256); }
   LayerStats(Program& g, const StageSlots& slots, int64_t num_experts)
       : aux_loss(g.external(slots.stats, kAux, "aux_loss", DType::f32, {1})),
         z_loss(g.external(slots.stats, kZ, "z_loss", DType::f32, {1})),
         dropped(g.external(slots.stats, kDropped, "dropped", DType::i32, {1})),
         overflow(g.external(slots.stats, kOverflow, "overflow", DType::i32, {1})),
+        rows(g.external(slots.stats, kRows, "rows", DType::i32, {1})),
         counts(g.external(slots.stats, kCounts, "expert_counts", DType::i32, {num_experts})) {}
   Handle aux_loss,
       z_loss;  // f32: of this rank's scopes (every rank of a scope's group holds the whole scope's aux loss)
   Handle dropped;   // i32: rows that capacity dropped
   Handle overflow;  // i32: most rows asked for above the bound; 0 = none
+  Handle rows;      // i32: rows of this rank's experts; counted only where layout.on_overflow is drop
   Handle counts;    // i32 [E]: tokens that chose each expert, this rank's tokens
 };
 

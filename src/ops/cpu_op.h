@@ -32,7 +32,8 @@ inline int64_t count_rows(const OpContext& c, Handle count_of, int64_t all) {
 }
 
 /// A buffer of the calling thread, aligned to cache lines, that only grows, so that a steady state allocates nothing.
-/// `Use` is a type that names the use: two buffers that live at once need two. Contents: anything.
+/// Where the count depends on routing, ask at first for the most that the shapes allow: else it grows with every new extreme
+/// of routing. `Use` is a type that names the use: two buffers that live at once need two. Contents: anything.
 template <class Use>
 float* scratch(int64_t count) {
   struct alignas(64) Line {
@@ -75,6 +76,12 @@ Floats float_rows(const T* from, int64_t stride, const int32_t* map, int64_t num
   for (int64_t i = 0; i < num_rows; ++i)
     convert(from + (map ? map[i] : i) * stride, rows + i * num_cols, num_cols);
   return {rows, num_cols};
+}
+
+/// Takes the scratch of float_rows<Use>, if it needs one, for up to max_rows rows.
+template <class Use, class T>
+void reserve_float_rows(const int32_t* map, int64_t max_rows, int64_t num_cols) {
+  if (!std::is_same_v<T, float> || map != nullptr) scratch<Use>(max_rows * num_cols);
 }
 
 }  // namespace moesaic::ops

@@ -34,7 +34,7 @@ inline float fast_sigmoid(float x) {
 
 /// x sigmoid(x).
 inline float fast_silu(float x) {
-  return x / (1 + fast_exp(-x));
+  return x * fast_sigmoid(x);
 }
 
 /// f(0) + ... + f(count - 1), as 16 running sums that are added pairwise at the end.

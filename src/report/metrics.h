@@ -22,7 +22,7 @@ struct StepMetrics {
   std::vector<std::pair<std::string, int64_t>>
       memory_bytes;                               // of this rank, by purpose, in the memory table's order
   std::vector<std::vector<int64_t>> expert_load;  // [MoE layers][E], tokens routed, all ranks
-  std::vector<int64_t> dropped;                   // [MoE layers], routed tokens dropped by capacity
+  std::vector<int64_t> dropped;                   // [MoE layers], dropped by capacity or the rows bound
   bool skipped = false;                           // NaN or Inf was found and nothing was updated
   int64_t counted_tokens = 0;                     // tokens that the loss is averaged over, all ranks
   double seconds = 0;                             // wall time of the step

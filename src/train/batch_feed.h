@@ -22,8 +22,8 @@ class BatchFeed {
  private:
   Stage& stage_;
   std::unique_ptr<Plan> copy_, copy_scalars_;
-  std::vector<std::vector<int32_t>> staging_;  // [slot]
-  std::vector<std::byte> scalars_;
+  std::vector<int32_t*> staging_;  // [slot] the device's host memory
+  std::byte* scalars_;
 };
 
 }  // namespace moesaic

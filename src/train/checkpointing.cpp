@@ -18,6 +18,7 @@ namespace {
 
 std::vector<int64_t> dims(const Shape& shape) {
   std::vector<int64_t> all;
+  all.reserve(static_cast<size_t>(shape.num_dims()));
   for (int i = 0; i < shape.num_dims(); ++i) all.push_back(shape[i]);
   return all;
 }

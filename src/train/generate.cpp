@@ -28,18 +28,18 @@ int32_t draw(const std::vector<float>& logits, size_t vocab, double temperature,
 
 }  // namespace
 
-void generate(const Config& of_run, const std::string& checkpoint, const GenerateOptions& options,
+void generate(const Config& config, const std::string& checkpoint, const GenerateOptions& options,
               const std::function<void(const std::string&)>& emit) {
-  Config config = of_run;
-  config.layout.pp = config.layout.dp = config.layout.n = config.layout.e = 1;
-  config.train.micro_batch = config.train.global_batch = 1;
-  const int64_t S = config.train.seq_len, V = config.model.vocab;
+  Config alone = config;
+  alone.layout.pp = alone.layout.dp = alone.layout.n = alone.layout.e = 1;
+  alone.train.micro_batch = alone.train.global_batch = 1;
+  const int64_t S = alone.train.seq_len, V = alone.model.vocab;
   require<ConfigError>(V >= byte_tokenizer::kVocab,
                        "generate writes bytes and needs model.vocab >= {}, found {}", byte_tokenizer::kVocab,
                        V);
-  check_runnable(config);
-  run_ranks(config.run, 1, [&](Rank& rank) {
-    Session session(config, rank, false);
+  check_runnable(alone);
+  run_ranks(alone.run, 1, [&](Rank& rank) {
+    Session session(alone, rank, false);
     load_checkpoint(session, CheckpointReader(checkpoint, Verify::contents));
     std::vector<int32_t> tokens = byte_tokenizer::encode(options.prompt);
     if (tokens.empty()) tokens.push_back(byte_tokenizer::kEnd);

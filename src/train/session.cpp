@@ -1,6 +1,7 @@
 #include "train/session.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -69,13 +70,12 @@ Session::Session(const Config& config, Rank& rank, bool training)
   world_ = group(mesh_.group(Axis::world, rank.rank));
   schedule_ =
       make_schedule(ScheduleKind::one_forward_one_backward, config.layout.pp, 1, shape_.num_micro_batches);
-  const int64_t in_flight =
-      check_schedule(schedule_).max_in_flight[static_cast<size_t>(mesh_.coords(rank.rank).pp)];
+  num_places_ = check_schedule(schedule_).max_in_flight[static_cast<size_t>(mesh_.coords(rank.rank).pp)];
 
   const LayerSpec spec =
       make_layer_spec(config_, mesh_, rank.rank, {n_.get(), e_.get(), scope_.get()}, rows_factor_);
   stage_ = std::make_unique<Stage>(spec, make_parameters(config_.model, mesh_, rank.rank, spec.placement),
-                                   *rank.device, in_flight);
+                                   *rank.device, num_places_);
   feed_ = std::make_unique<BatchFeed>(*stage_);
   if (!training) return;
   reducer_ =
@@ -110,17 +110,15 @@ StepResult Session::step(const BatchSource& source, int64_t position, double lea
   feed_->send_scalars(counted, learning_rate, 1 - std::pow(config_.optim.beta1, t),
                       1 - std::pow(config_.optim.beta2, t), false);
   const auto& actions = schedule_.ranks[static_cast<size_t>(mesh_.coords(rank_.rank).pp)];
-  const int64_t places =
-      check_schedule(schedule_).max_in_flight[static_cast<size_t>(mesh_.coords(rank_.rank).pp)];
   for (const Action& action : actions) {
-    const int64_t place = action.micro_batch % places;
+    const int64_t place = action.micro_batch % num_places_;
     switch (action.kind) {
       case ActionKind::forward:
         feed_->send(batches[static_cast<size_t>(action.micro_batch)], action.micro_batch, place);
-        stage_->forward(place);
+        stage_->forward(place, action.micro_batch == 0);
         break;
       case ActionKind::backward:
-        stage_->backward(place);
+        stage_->backward(place, action.micro_batch == 0);
         break;
       case ActionKind::reduce:
         reducer_->reduce();
@@ -136,7 +134,7 @@ StepResult Session::step(const BatchSource& source, int64_t position, double lea
         MOESAIC_CHECK(false, "{}", describe(action));
     }
   }
-  const StepResult result = collect(counted);
+  StepResult result = collect(counted);
   if (result.updated) ++num_updates_;
   return result;
 }
@@ -161,18 +159,22 @@ StepResult Session::collect(int64_t counted) {
   // The ranks of a scope's group all hold the whole scope's balance loss: one of them speaks. z-loss and drops are each rank's own.
   const bool speaks = scope_->rank() == 0;
   Part part{number(step, StepScalars::kLoss, 0.0f), 0, 0, number(step, StepScalars::kSeen, 0), 0};
-  std::string drops;
+  std::string rows;  // of each layer: dropped by capacity, computed
   for (int64_t i = m.num_dense_layers; i < m.num_layers; ++i) {
     const int64_t at = i * per_layer;
     part.aux_loss += speaks ? number(stats, at + LayerStats::kAux, 0.0f) : 0;
     part.z_loss += number(stats, at + LayerStats::kZ, 0.0f);
     part.overflow = std::max<int64_t>(part.overflow, number(stats, at + LayerStats::kOverflow, 0));
-    drops.append(reinterpret_cast<const char*>(stats.data() + at + LayerStats::kDropped), 4);
+    for (const int64_t field : {LayerStats::kDropped, LayerStats::kRows})
+      rows.append(reinterpret_cast<const char*>(stats.data() + at + field), 4);
     result.expert_load.emplace_back(counts.begin() + i * E, counts.begin() + (i + 1) * E);
   }
-  result.dropped.assign(drops.size() / 4, 0);
+  // Where the rows bound may leave rows out, what it or capacity dropped is what no expert has computed.
+  const bool may_leave_out = config_.layout.on_overflow == OverflowPolicy::drop;
+  const int64_t chosen = config_.train.global_batch * config_.train.seq_len * m.top_k;
+  result.dropped.assign(rows.size() / 8, may_leave_out ? chosen : 0);
   int64_t seen = 0;
-  for (const std::string& other : rank_.control.all_gather(bytes_of(part) + drops)) {
+  for (const std::string& other : rank_.control.all_gather(bytes_of(part) + rows)) {
     const Part p = part_of(other);
     result.loss += p.loss;
     result.aux_loss += p.aux_loss;
@@ -180,12 +182,13 @@ StepResult Session::collect(int64_t counted) {
     seen += p.counted;
     result.max_rows_asked = std::max(result.max_rows_asked, p.overflow);
     for (size_t i = 0; i < result.dropped.size(); ++i) {
-      int32_t dropped = 0;
-      std::memcpy(&dropped, other.data() + sizeof(Part) + 4 * i, 4);
-      result.dropped[i] += dropped;
+      std::array<int32_t, 2> of_layer{};
+      std::memcpy(of_layer.data(), other.data() + sizeof(Part) + 8 * i, 8);
+      const auto [dropped, computed] = of_layer;
+      result.dropped[i] += may_leave_out ? -computed : dropped;
     }
   }
-  MOESAIC_CHECK(device.kind() != DeviceKind::cpu || seen == counted, "{} tokens seen, {} counted", seen,
+  MOESAIC_CHECK(device.kind() == DeviceKind::null || seen == counted, "{} tokens seen, {} counted", seen,
                 counted);
   result.loss = counted > 0 ? result.loss / static_cast<double>(counted) : 0;
   return result;

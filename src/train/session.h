@@ -27,7 +27,7 @@ struct StepResult {
   bool updated = false;                           // false: NaN or Inf, or nothing counted
   int64_t max_rows_asked = 0;                     // above the bound; 0 = none
   std::vector<std::vector<int64_t>> expert_load;  // [MoE layers][E]
-  std::vector<int64_t> dropped;                   // [MoE layers]
+  std::vector<int64_t> dropped;                   // [MoE layers] rows, by capacity and by the rows bound
 };
 
 /// The sequences at these positions of the data (Loader::train, or a test's own).
@@ -85,6 +85,7 @@ class Session {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<BatchFeed> feed_;
   Schedule schedule_;
+  int64_t num_places_ = 0;  // micro-batches in flight
   int64_t num_updates_ = 0;
 };
 

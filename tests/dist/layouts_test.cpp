@@ -1,5 +1,6 @@
 // Any layout gives the one-rank result (design: FP32 loss 1e-5 relative, gradients 1e-4, updates 1e-3 under SGD and 1e-2
 // under AdamW with eps 1e-4).
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "support/layout_cases.h"
@@ -76,6 +77,24 @@ TEST_P(Layouts, EqualOneRankUnderAdamW) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Matrix, Layouts, testing::Range(0, kShares));
+
+TEST(Capacity, DropsTheSameRowsInAnyLayout) {
+  // The pairwise choice meets each two of these values, but not always all of them at once.
+  for (const BalanceScope scope : {BalanceScope::micro_batch, BalanceScope::global})
+    for (const int64_t n : {2, 4}) {
+      LayoutCase c{.name = fmt::format("scope {} n {}", static_cast<int>(scope), n),
+                   .config = small_config()};
+      SCOPED_TRACE(c.name);
+      c.config.layout.n = n, c.config.layout.dp = 2;
+      c.config.train.micro_batch = 2;
+      c.config.balance.scope = scope;
+      c.config.balance.capacity_factor = 1;
+      c.config.optim.lr = 0.05;
+      compare_with_one_rank(c, 1e-3);
+      const std::vector<int64_t> dropped = run_case(c, 1).steps[0].dropped;
+      EXPECT_THAT(dropped, testing::Each(testing::Gt(0)));
+    }
+}
 
 TEST(Shards, AreNMajor) {
   // So that the replicas of one place in a sequence group hold neighbouring shards, as a sync in two levels needs.

@@ -1,5 +1,5 @@
-// The same layout twice, and every legal order of its ops, give the same bits: chaos mode runs ops of different streams in
-// seeded random order.
+// The same layout twice, every legal order of its ops (chaos mode runs ops of different streams in seeded random order), and
+// every choice of what is kept or rebuilt give the same bits.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,6 +51,22 @@ TEST_P(Repeats, Bf16InChaosModeIsBitEqual) {
     const Outcome first = run_case(c, kSteps);
     c.config.run.replay = ReplayMode::chaos;
     expect_same_bits(run_case(c, kSteps), first);
+  });
+}
+
+TEST_P(Repeats, KeptAndRebuiltActivationsAreBitEqual) {
+  for_each_share(pairwise_cases(8, 1), GetParam(), kShares, [](LayoutCase c) {
+    c.config.optim.kind = OptimizerKind::adamw;
+    for (const ComputeType type : {ComputeType::f32, ComputeType::bf16}) {
+      c.config.train.compute = type;
+      c.config.layout.rebuild = Rebuild::none;
+      const Outcome kept = run_case(c, kSteps);
+      for (const Rebuild policy : {Rebuild::selective, Rebuild::full}) {
+        SCOPED_TRACE(fmt::format("type {} policy {}", static_cast<int>(type), static_cast<int>(policy)));
+        c.config.layout.rebuild = policy;
+        expect_same_bits(run_case(c, kSteps), kept);
+      }
+    }
   });
 }
 

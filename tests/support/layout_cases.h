@@ -96,7 +96,10 @@ inline const std::vector<CaseOption>& case_options() {
        {"no", "yes"},
        [](C& c, int v) { c.config.model.router.selection_bias = v, c.config.model.router.bias_rate = 0.02; }},
       {"top_k", false, {"1", "2", "3"}, [](C& c, int v) { c.config.model.top_k = v + 1; }},
-      {"documents", false, {"one", "packed"}, [](C& c, int v) { c.packed = v; }},
+      {"documents",
+       false,
+       {"one", "packed"},
+       [](C& c, int v) { c.packed = c.config.data.packed_documents = v; }},
       {"rows_factor", false, {"2", "1"}, [](C& c, int v) { c.config.layout.rows_factor = 2 - v; }},
       {"clip", false, {"no", "yes"}, [](C& c, int v) { c.config.optim.clip = v * 0.2; }},
   };
@@ -120,11 +123,6 @@ inline bool allowed(const OptionRow& row, int64_t most_ranks) {
   const LayoutCase c = make_case(row);
   const LayoutConfig& l = c.config.layout;
   if (l.dp * l.n > most_ranks || l.e < 1) return false;  // e = n/2 of n = 1
-  // Which rows capacity drops follows the order of tokens, and a scope of several sequences that are cut over ranks has them
-  // in order of rank: only scopes within a sequence, or whole sequences, are free of the layout.
-  if (c.config.balance.capacity_factor > 0 && c.config.balance.scope != BalanceScope::sequence && l.n > 1 &&
-      l.attention == AttentionStrategy::sp)
-    return false;
   try {
     validate_layout(c.config);
   } catch (const ConfigError&) {

@@ -11,6 +11,7 @@ namespace moesaic::ops {
 /// none). indices [T, K] i32 (-1 is not counted), probs [T, E] f32, scope [T] i32.
 struct BalanceCount {
   Handle indices, probs, scope, counts, prob_sums;
+  Handle scratch;  // CUDA's working memory; filled in by the op
 };
 void balance_count(Program& g, Stream stream, const BalanceCount& args);
 
@@ -33,15 +34,16 @@ struct ZLoss {
 };
 void z_loss(Program& g, Stream stream, const ZLoss& args);
 
-/// Capacity with dropping: of all_indices [N, K] i32 and all_scope [N] i32 (the tokens of whole scopes, in
-/// order of token), each group of E/expert_groups experts keeps its first `capacity` rows per scope, in order
-/// of token, then k. Writes kept [T, K] = the indices of tokens first .. first + T, -1 where dropped, and
-/// adds the number of their dropped rows to dropped [1] i32. expert_groups as above; -1 entries stay -1.
-/// The order of token is that of all_indices: a scope of several sequences that are split over ranks comes in rank
-/// order, so there the rows dropped depend on the layout.
+/// Capacity with dropping: of all_indices [N, K] i32 and all_scope [N] i32 (the tokens of whole scopes), each
+/// group of E/expert_groups experts keeps its first `capacity` rows per scope, in order of token, then k. Tokens
+/// are taken in the order order[0], order[1], ...: order [N] i32, optional, a permutation of 0 .. N - 1 (absent: 0,
+/// 1, ...); it lets the rows kept not depend on which rank holds which token. Writes kept [T, K] = the indices of
+/// tokens first .. first + T, -1 where dropped, and adds the number of their dropped rows to dropped [1] i32.
+/// expert_groups as above; -1 entries stay -1.
 struct Capacity {
-  Handle all_indices, all_scope, kept, dropped;
+  Handle all_indices, all_scope, order, kept, dropped;
   int64_t first = 0, num_experts = 0, expert_groups = 0, num_scopes = 0, capacity = 0;
+  Handle scratch;  // CUDA's working memory; filled in by the op
 };
 void capacity(Program& g, Stream stream, const Capacity& args);
 

@@ -1,7 +1,9 @@
-#include "ops/balance/balance_cpu.h"
+#include "ops/balance/balance_bodies.h"
 
 #include <algorithm>
 #include <vector>
+
+#include "ops/cpu_op.h"
 
 namespace moesaic::ops {
 namespace {
@@ -63,20 +65,27 @@ void z_loss_cpu(const OpContext& c, const ZLoss& args) {
 void capacity_cpu(const OpContext& c, const Capacity& args) {
   static thread_local std::vector<int64_t> used;  // [num_scopes, groups] rows kept so far
   const int64_t K = c.shape(args.all_indices)[-1], size = group_size(args.num_experts, args.expert_groups);
-  const int64_t groups = args.num_experts / size, end = args.first + c.shape(args.kept).rows();
+  const int64_t groups = args.num_experts / size, T = c.shape(args.kept).rows(),
+                N = c.shape(args.all_indices).rows();
   const int32_t *indices = c.in<int32_t>(args.all_indices), *scope = c.in<int32_t>(args.all_scope);
+  const int32_t* order = in_or_null<int32_t>(c, args.order);
   int32_t* kept = c.out<int32_t>(args.kept);
   used.assign(static_cast<size_t>(args.num_scopes * groups), 0);
   int32_t dropped = 0;
-  for (int64_t t = 0; t < end; ++t)
+  int64_t left = T;  // of this rank's tokens; those of others that come later change nothing here
+  for (int64_t i = 0; i < N && left > 0; ++i) {
+    const int64_t t = order ? order[i] : i;
+    const bool mine = t >= args.first && t < args.first + T;
+    left -= mine;
     for (int64_t k = 0; k < K; ++k) {
       const int32_t expert = indices[t * K + k];
       const bool keep =
           expert >= 0 && used[static_cast<size_t>(scope[t] * groups + expert / size)]++ < args.capacity;
-      if (t < args.first) continue;
+      if (!mine) continue;
       kept[(t - args.first) * K + k] = keep ? expert : -1;
       dropped += expert >= 0 && !keep;
     }
+  }
   *c.inout<int32_t>(args.dropped) += dropped;
 }
 

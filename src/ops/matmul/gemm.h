@@ -11,4 +11,7 @@ namespace moesaic::ops {
 void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
           const float* b, int64_t ldb, float beta, float* c, int64_t ldc);
 
+/// Takes the memory that gemm may need on the calling thread for any m and for up to k terms, so that it takes none later.
+void reserve_gemm(bool trans_a, bool trans_b, int64_t n, int64_t k);
+
 }  // namespace moesaic::ops

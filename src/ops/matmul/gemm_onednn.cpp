@@ -43,14 +43,27 @@ void sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const fl
   }
 }
 
+/// Products with fewer rows are padded to that many.
+int64_t smallest_rows(bool trans_a, bool trans_b) {
+  return trans_b && !trans_a ? 16 : 2;
+}
+
+struct PaddedA;
+struct PaddedC;
+
 }  // namespace
+
+void reserve_gemm(bool trans_a, bool trans_b, int64_t n, int64_t k) {
+  scratch<PaddedA>(smallest_rows(trans_a, trans_b) * k);
+  scratch<PaddedC>(smallest_rows(trans_a, trans_b) * n);
+}
 
 void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
           const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
-  const int64_t rows = trans_b && !trans_a ? 16 : 2;
+  const int64_t rows = smallest_rows(trans_a, trans_b);
   if (m >= rows) return sgemm(trans_a, trans_b, m, n, k, a, lda, b, ldb, beta, c, ldc);
-  float* padded_a = scratch<struct GemmPaddedA>(rows * k);
-  float* padded_c = scratch<struct GemmPaddedC>(rows * n);
+  float* padded_a = scratch<PaddedA>(rows * k);
+  float* padded_c = scratch<PaddedC>(rows * n);
   std::fill_n(padded_a, rows * k, 0.0f);
   std::fill_n(padded_c, rows * n, 0.0f);
   for (int64_t i = 0; i < m; ++i) {

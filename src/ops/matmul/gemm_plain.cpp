@@ -4,11 +4,18 @@
 #include "ops/matmul/gemm.h"
 
 namespace moesaic::ops {
+namespace {
+struct Turned;
+}
+
+void reserve_gemm(bool, bool trans_b, int64_t n, int64_t k) {
+  if (trans_b) scratch<Turned>(k * n);
+}
 
 void gemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda,
           const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
   if (trans_b) {  // the inner loop runs along a row of b
-    float* turned = scratch<struct GemmTurned>(k * n);
+    float* turned = scratch<Turned>(k * n);
     for (int64_t j = 0; j < n; ++j)
       for (int64_t p = 0; p < k; ++p) turned[p * n + j] = b[j * ldb + p];
     b = turned;

@@ -1,4 +1,4 @@
-#include "ops/swiglu/swiglu_cpu.h"
+#include "ops/swiglu/swiglu_bodies.h"
 
 #include <algorithm>
 
@@ -7,6 +7,8 @@
 
 namespace moesaic::ops {
 namespace {
+
+// Both directions compute y as ((a sigmoid(a)) b) weight, so that what the backward rebuilds has the forward's bits.
 
 template <class T>
 void forward(const OpContext& c, const SwigluForward& args) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <numeric>
 
 #include "ops/router/router.h"
 #include "support/op_runner.h"
@@ -189,16 +190,18 @@ struct Kept {
 };
 
 Kept keep(const std::vector<int32_t>& indices, const std::vector<int32_t>& scope, int64_t K,
-          ops::Capacity args, int64_t T) {
+          ops::Capacity args, int64_t T, const std::vector<int32_t>& order = {}) {
   OpRunner r;
   const auto N = static_cast<int64_t>(scope.size());
   args.all_indices = r.ints("all_indices", {N, K}, indices);
   args.all_scope = r.ints("all_scope", {N}, scope);
+  if (!order.empty()) args.order = r.ints("order", {N}, order);
   args.kept = r.ints("kept", {T, K});
   args.dropped = r.ints("dropped", {1}, {100});
   ops::capacity(r.program(), Stream::compute, args);
   r.run();
-  EXPECT_EQ(r.program().nodes()[0].cost.bytes, 4.0 * static_cast<double>(N * K + N + T * K + 1));
+  EXPECT_EQ(r.program().nodes()[0].cost.bytes,
+            4.0 * static_cast<double>(N * K + N + T * K + 1 + static_cast<int64_t>(order.size())));
   return {r.get_ints(args.kept), r.get_ints(args.dropped)[0]};
 }
 
@@ -222,6 +225,51 @@ TEST(Capacity, ScopesCountApartAndEarlierTokensOfOtherRanksCountToo) {
                         {.first = 2, .num_experts = 2, .num_scopes = 2, .capacity = 2}, 3);
   EXPECT_THAT(got.indices, ElementsAre(1, 1, -1));
   EXPECT_EQ(got.dropped, 100 + 1);
+}
+
+TEST(Capacity, TokensAreTakenInTheGivenOrder) {
+  // Two sequences of four tokens on two ranks: each rank holds half of both.
+  const std::vector<int32_t> indices{0, 0, 1, 0, 0, 0, 0, 1}, scope(8, 0), order{0, 1, 4, 5, 2, 3, 6, 7};
+  const ops::Capacity first{.first = 0, .num_experts = 2, .num_scopes = 1, .capacity = 3};
+  const Kept of_first = keep(indices, scope, 1, first, 4, order);
+  EXPECT_THAT(of_first.indices, ElementsAre(0, 0, 1, -1));
+  EXPECT_EQ(of_first.dropped, 100 + 1);
+  ops::Capacity second = first;
+  second.first = 4;
+  const Kept of_second = keep(indices, scope, 1, second, 4, order);
+  EXPECT_THAT(of_second.indices, ElementsAre(0, -1, -1, 1));
+  EXPECT_EQ(of_second.dropped, 100 + 2);
+}
+
+TEST(Capacity, AnyOrderGivesWhatTheSameTokensGiveWhenTheyLieInIt) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const int64_t N = 24, K = 2, T = 8;
+    std::vector<int32_t> indices, scope, order(N), sorted_indices, sorted_scope;
+    for (uint64_t i = 0; i < N * K; ++i)
+      indices.push_back(static_cast<int32_t>(random_below(7, seed, 1, i)) - 1);
+    for (uint64_t t = 0; t < N; ++t) scope.push_back(static_cast<int32_t>(random_below(2, seed, 2, t)));
+    std::iota(order.begin(), order.end(), 0);
+    for (size_t i = order.size() - 1; i > 0; --i) std::swap(order[i], order[random_below(i + 1, seed, 3, i)]);
+    for (const int32_t t : order) {
+      sorted_scope.push_back(scope[static_cast<size_t>(t)]);
+      for (int64_t k = 0; k < K; ++k) sorted_indices.push_back(indices[static_cast<size_t>(t * K + k)]);
+    }
+    ops::Capacity args{.num_experts = 6, .expert_groups = 3, .num_scopes = 2, .capacity = 5};
+    const Kept whole = keep(sorted_indices, sorted_scope, K, args, N);
+    int32_t dropped = 0;
+    for (args.first = 0; args.first < N; args.first += T) {
+      const Kept part = keep(indices, scope, K, args, T, order);
+      dropped += part.dropped - 100;
+      for (size_t i = 0; i < order.size(); ++i) {
+        const int64_t t = order[i] - args.first;
+        if (t < 0 || t >= T) continue;
+        for (size_t k = 0; k < K; ++k)
+          EXPECT_EQ(part.indices[static_cast<size_t>(t * K) + k], whole.indices[i * K + k])
+              << "seed " << seed;
+      }
+    }
+    EXPECT_EQ(dropped, whole.dropped - 100);
+  }
 }
 
 TEST(Capacity, NothingIsDroppedTwice) {

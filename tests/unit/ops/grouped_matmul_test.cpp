@@ -148,16 +148,21 @@ Grads grad_inputs(const Case& c) {
 }
 
 /// Both through the map when the case has one.
-std::vector<float> run_grad(const Case& c, const Grads& in) {
+std::vector<float> run_grad(const Case& c, const Grads& in, bool accumulate = true) {
   OpRunner r(c.num_threads);
   const Handle dy = r.tensor("dy", {c.source_rows(), kN}, in.dy, c.in),
                x = r.tensor("x", {c.source_rows(), kK}, in.x, c.in);
   const Handle map = c.mapped ? r.ints("map", {c.num_rows}, some_map(c.num_rows, c.source_rows())) : Handle{};
   const Handle offsets = r.ints("offsets", {c.num_groups() + 1}, offsets_of(c.sizes));
   const Handle dw = r.tensor("dw", {c.num_groups(), kN, kK}, in.dw);
-  ops::grouped_matmul_weight_grad(
-      r.program(), Stream::compute,
-      {.dy = dy, .dy_rows = map, .x = x, .x_rows = map, .offsets = offsets, .dw = dw});
+  ops::grouped_matmul_weight_grad(r.program(), Stream::compute,
+                                  {.dy = dy,
+                                   .dy_rows = map,
+                                   .x = x,
+                                   .x_rows = map,
+                                   .offsets = offsets,
+                                   .dw = dw,
+                                   .accumulate = accumulate});
   r.run();
   return r.get(dw);
 }
@@ -188,6 +193,17 @@ TEST(GroupedMatmulWeightGrad, AddsToWhatIsThereAndLeavesEmptyGroupsAlone) {
       c.in = DType::bf16;
       EXPECT_EQ(run_grad(c, in), dw);
     }
+}
+
+TEST(GroupedMatmulWeightGrad, WithoutAccumulateReplacesWhatIsThere) {
+  for (const auto& sizes : kSizes) {
+    const Case c{.sizes = sizes, .num_rows = 310};
+    Grads in = grad_inputs(c);
+    in.dw.assign(in.dw.size(), 0);
+    const auto expected = run_grad(c, in);
+    in.dw.assign(in.dw.size(), std::numeric_limits<float>::quiet_NaN());
+    EXPECT_EQ(run_grad(c, in, false), expected);
+  }
 }
 
 TEST(GroupedMatmulWeightGrad, IsTheGradientOfTheForwardProduct) {

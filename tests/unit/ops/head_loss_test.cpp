@@ -61,8 +61,9 @@ struct Result {
   std::vector<float> token_loss, dx, dw;
 };
 
-Result run(const Case& c) {
+Result run(const Case& c, bool accumulate = true, std::vector<float> old_dw = {}) {
   OpRunner r(c.num_threads);
+  if (old_dw.empty()) old_dw = randn(c.num_logits * c.width, 3);
   ops::HeadLoss args{.x = r.tensor("x", {c.num_tokens, c.width}, c.x(), c.type),
                      .w = r.tensor("w", {c.num_logits, c.width}, c.w(), c.type),
                      .targets = r.ints("targets", {c.num_tokens}, c.targets()),
@@ -73,13 +74,24 @@ Result run(const Case& c) {
   if (c.gradients) {
     args.scale = r.tensor("scale", {1}, {kScale});
     args.dx = r.tensor("dx", {c.num_tokens, c.width}, {}, c.type);
-    args.dw = r.tensor("dw", {c.num_logits, c.width}, randn(c.num_logits * c.width, 3));
+    args.dw = r.tensor("dw", {c.num_logits, c.width}, old_dw);
+    args.accumulate = accumulate;
   }
   ops::head_loss(r.program(), Stream::compute, args);
   r.run();
   const auto read = [&](Handle h) { return h ? r.get(h) : std::vector<float>{}; };
   return {r.get(args.loss)[0], r.get_ints(args.counted)[0], read(args.token_loss), read(args.dx),
           read(args.dw)};
+}
+
+TEST(HeadLoss, WithoutAccumulateReplacesTheWeightGradient) {
+  for (const int64_t chunk : {3, 16}) {
+    const Case c{.num_logits = 19, .chunk = chunk};
+    const auto filled = [&](float value) {
+      return std::vector<float>(static_cast<size_t>(19 * c.width), value);
+    };
+    EXPECT_EQ(run(c, false, filled(std::numeric_limits<float>::quiet_NaN())).dw, run(c, true, filled(0)).dw);
+  }
 }
 
 TEST(HeadLoss, LossAndGradientsMatchDoubleLoopAndFiniteDifferences) {

@@ -105,6 +105,16 @@ TEST(Swiglu, ForwardAndBackwardMatchDoubleLoopAndFiniteDifferences) {
       }
 }
 
+TEST(Swiglu, TheBackwardRebuildsTheForwardsBits) {
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const bool weighted : {true, false})
+      for (const int64_t width : {1, 7, 16, 33, 96}) {
+        const Case c{.rows = 60, .width = width, .used = 60, .weighted = weighted, .type = type};
+        const Result result = run(c, c.h());
+        EXPECT_EQ(result.y_again, result.y) << "width " << width;
+      }
+}
+
 TEST(Swiglu, WithoutOffsetsAllRowsAreWritten) {
   const Case c{.with_offsets = false, .with_y = false};
   const Result result = run(c, c.h());

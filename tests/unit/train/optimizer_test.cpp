@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "support/initial_values.h"
 #include "support/layout_runner.h"
 
 namespace moesaic {

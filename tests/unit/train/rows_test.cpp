@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/setup_z.h"
 #include "support/thrown.h"
 #include "support/train_run.h"
 
@@ -9,6 +10,7 @@ namespace moesaic {
 namespace {
 
 using namespace test;
+using testing::Each;
 using testing::HasSubstr;
 
 /// Two ranks, no slack: any imbalance passes the bound.
@@ -80,6 +82,27 @@ TEST_P(RowsBound, DropLeavesRowsOutAndGoesOn) {
   EXPECT_NE(dropped.front()["loss"], large.front()["loss"]) << "rows were missing";
   EXPECT_EQ(dropped.front()["expert_load"][0], large.front()["expert_load"][0])
       << "the first layer routes the same";
+  EXPECT_GT(dropped.front()["dropped"][0], 0);
+  EXPECT_EQ(large.front()["dropped"][0], 0);
+}
+
+TEST_P(RowsBound, RowsLeftOutAreCountedPerLayerBesideThoseThatCapacityDropped) {
+  // All 512 tokens of a step go to one rank, which takes 2 T K = 256 of them, in one micro-batch or in two.
+  for (const int64_t micro_batch : {8, 4})
+    for (const double capacity_factor :
+         {0.0, 5.0, 2.0}) {  // room for 40 and for 16 of a sequence's 64 tokens
+      Config c = on_ranks(setup_z(), 4, GetParam());
+      steer_by_bias(c);
+      c.model.top_k = 1;
+      c.train.micro_batch = micro_batch;
+      c.balance.capacity_factor = capacity_factor;
+      c.layout.on_overflow = OverflowPolicy::drop;
+      const int64_t over_capacity = capacity_factor == 0 ? 0 : capacity_factor == 5 ? 8 * 24 : 8 * 48;
+      const int64_t dropped = std::max<int64_t>(over_capacity, 512 - 256);
+      EXPECT_THAT(run_layout(c, 1, only_experts({5})).steps[0].dropped, Each(dropped));
+      c.layout.on_overflow = OverflowPolicy::repeat;
+      EXPECT_THAT(run_layout(c, 1, only_experts({5})).steps[0].dropped, Each(over_capacity));
+    }
 }
 
 TEST_P(RowsBound, StopEndsTheRunWithTheNumbers) {
