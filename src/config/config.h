@@ -19,7 +19,8 @@ enum class BalanceScope { sequence, micro_batch, global };
 enum class OptimizerKind { adamw, sgd };
 enum class DecaySchedule { constant, cosine, wsd };
 enum class ComputeType { f32, bf16 };
-enum class ReplayMode { inline_, chaos };  // TOML: "inline", "chaos"
+enum class ReplayMode { inline_, chaos };                                  // TOML: "inline", "chaos"
+enum class Launcher { automatic, none, torchrun, openmpi, mpich, slurm };  // TOML: "auto", "none", ...
 
 /// How each token's K experts are chosen and weighted. All of it in FP32.
 struct RouterConfig {
@@ -126,6 +127,12 @@ struct RunConfig {
   uint64_t chaos_seed = 1;
   int64_t threads = 0;       // OpenMP threads per CPU rank; 0 = cores / ranks, at least 1
   double comm_timeout = 60;  // seconds that a rank waits for the others before the job ends
+  Launcher launcher =
+      Launcher::automatic;  // whose variables say which rank this process is; none: ranks are threads
+  std::string
+      control_address;  // host of rank 0, where ranks are processes; empty = as the launcher's variables say
+  int64_t control_port = 0;   // rank 0 listens there; 0 = MASTER_PORT + 1, or a number made from the job's
+  double join_timeout = 300;  // seconds that processes wait for each other to start
 };
 
 struct Config {

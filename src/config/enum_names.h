@@ -61,6 +61,12 @@ struct EnumNames<ReplayMode> {
   static constexpr std::array<std::string_view, 2> value{"inline", "chaos"};
 };
 
+template <>
+struct EnumNames<Launcher> {
+  static constexpr std::array<std::string_view, 6> value{"auto",    "none",  "torchrun",
+                                                         "openmpi", "mpich", "slurm"};
+};
+
 /// name_of(Dispatch::automatic) == "auto"
 template <class E>
 requires requires {

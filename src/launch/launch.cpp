@@ -7,13 +7,19 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/threads/thread_world.h"
+#include "launch/process_rank.h"
+#include "launch/rank_variables.h"
 
 namespace moesaic {
 namespace {
+
+constexpr int64_t kMaxStreamsOfGpu = 32;  // CUDA_DEVICE_MAX_CONNECTIONS
 
 class ThreadControl : public Control {
  public:
@@ -56,7 +62,7 @@ class FirstFailure {
  public:
   void set(std::exception_ptr failure) {
     const std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = failure;
+    if (!failure_) failure_ = std::move(failure);
   }
   std::exception_ptr get() const {
     const std::lock_guard lock(mutex_);
@@ -73,12 +79,14 @@ void run_rank(ThreadWorld& world, const RunConfig& run, int64_t r, const std::fu
               FirstFailure& failure) {
   try {
     ThreadControl control(world, r);
-    Rank rank{
-        .rank = r,
-        .world_size = world.size(),
-        .control = control,
-        .device = make_device(run, r, world.size()),
-        .communicator = [&](const std::vector<int64_t>& ranks) { return world.communicator(ranks, r); }};
+    Rank rank{.rank = r,
+              .world_size = world.size(),
+              .control = control,
+              .device = make_device(run, r, world.size()),
+              .communicator = [&](const std::vector<int64_t>& ranks) {
+                return world.communicator(
+                    ranks, r, run.device == DeviceKind::cuda ? make_cuda_mover() : make_cpu_mover());
+              }};
     rank.device->set_status([&](const std::string& operation) { world.set_operation(r, operation); });
     work(rank);
     world.set_operation(r, "end of its work");
@@ -97,17 +105,41 @@ void run_rank(ThreadWorld& world, const RunConfig& run, int64_t r, const std::fu
 
 }  // namespace
 
-std::unique_ptr<Device> make_device(const RunConfig& run, int64_t rank, int64_t world_size) {
-  if (run.device == DeviceKind::null) return make_null_device();
-  require<ConfigError>(run.device == DeviceKind::cpu, "this build has the devices cpu and null only");
-  const auto cores = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
-  const int64_t threads = run.threads > 0 ? run.threads : std::max<int64_t>(1, cores / world_size);
-  return make_cpu_device({.mode = run.replay,
-                          .chaos_seed = run.chaos_seed * 1000003u + static_cast<uint64_t>(rank),
-                          .num_threads = static_cast<int>(threads)});
+namespace {
+
+uint64_t chaos_seed(const RunConfig& run, int64_t rank) {
+  return run.chaos_seed * 1000003u + static_cast<uint64_t>(rank) + 1;
 }
 
-void run_ranks(const RunConfig& run, int64_t world_size, const std::function<void(Rank&)>& work) {
+/// Neighbouring ranks share a GPU when there are more ranks than GPUs.
+std::unique_ptr<Device> make_gpu_rank(const RunConfig& run, int64_t rank, int64_t world_size) {
+  const int64_t gpus = num_cuda_devices();
+  if (gpus == 0) return make_cuda_device({});  // which says why there is none
+  const int64_t sharing = ceil_div(world_size, gpus), most = kMaxStreamsOfGpu / kNumStreams;
+  require<ConfigError>(sharing <= most,
+                       "{} ranks on {} GPUs: {} ranks would share a GPU, at most {} can (each has {} "
+                       "streams, a GPU runs {} side by side)",
+                       world_size, gpus, sharing, most, kNumStreams, kMaxStreamsOfGpu);
+  return make_cuda_device({.gpu = static_cast<int>(world_size <= gpus ? rank : rank * gpus / world_size),
+                           .delay_seed = run.replay == ReplayMode::chaos ? chaos_seed(run, rank) : 0});
+}
+
+}  // namespace
+
+std::unique_ptr<Device> make_device(const RunConfig& run, int64_t rank, int64_t world_size) {
+  if (run.device == DeviceKind::null) return make_null_device();
+  if (run.device == DeviceKind::cuda) return make_gpu_rank(run, rank, world_size);
+  require<ConfigError>(run.device == DeviceKind::cpu,
+                       "the device sim is not built yet; set run.device to cpu or cuda");
+  const auto cores = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  const int64_t threads = run.threads > 0 ? run.threads : std::max<int64_t>(1, cores / world_size);
+  return make_cpu_device(
+      {.mode = run.replay, .chaos_seed = chaos_seed(run, rank), .num_threads = static_cast<int>(threads)});
+}
+
+namespace {
+
+void run_threads(const RunConfig& run, int64_t world_size, const std::function<void(Rank&)>& work) {
   // Shared with the threads, so that a rank that is left behind still has them.
   struct Job {
     Job(int64_t size, double timeout) : world(size, timeout) {}
@@ -135,6 +167,21 @@ void run_ranks(const RunConfig& run, int64_t world_size, const std::function<voi
   }
   for (std::thread& thread : threads) thread.join();
   if (const std::exception_ptr failure = job->failure.get()) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+void run_ranks(const RunConfig& run, int64_t world_size, const std::function<void(Rank&)>& work,
+               const std::string& identity) {
+  if (const auto place = find_rank(run, process_environment))
+    run_process_rank(run, *place, world_size, work, identity);
+  else
+    run_threads(run, world_size, work);
+}
+
+bool speaks_for_job(const RunConfig& run) {
+  const auto place = find_rank(run, process_environment);
+  return !place || place->rank == 0;
 }
 
 void run_null_rank(int64_t r, int64_t world_size, const std::function<void(Rank&)>& work) {

@@ -1,16 +1,23 @@
 #pragma once
-// Ranks of a job on this machine: one thread each. Finds out nothing about the work; runs it, and ends all ranks when one
-// fails.
+// Ranks of a job: threads of this process, or, when a launcher started several processes, one rank in each. Finds out
+// nothing about the work; runs it, and ends all ranks when one fails.
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "comm/communicator.h"
 #include "comm/control.h"
 #include "config/config.h"
 #include "device/device.h"
 
 namespace moesaic {
+
+/// The job ended because of another rank, in another process, which tells the user why: nothing is left to say here.
+struct OtherRankFailed : CommError {
+  using CommError::CommError;
+};
 
 /// What a rank is given. Used by its own thread only.
 struct Rank {
@@ -22,11 +29,18 @@ struct Rank {
   std::function<std::unique_ptr<Communicator>(const std::vector<int64_t>& ranks)> communicator;
 };
 
-/// Runs `work` on every rank and waits for all. When ranks fail, the others are ended (CommError at their next collective)
-/// and the first failure is thrown here: an Error as it is, any other exception as a CommError with the rank's name, step
-/// and last operation. A rank that does not end within run.comm_timeout after that is left behind: the process
-/// must exit, so this prints the message and does so with code 3.
-void run_ranks(const RunConfig& run, int64_t world_size, const std::function<void(Rank&)>& work);
+/// Runs `work` on every rank of this process and waits for all ranks: all as threads, or one rank when this process was
+/// started by a launcher as one of several (rank_variables.h); it then joins the others first, which must have been given the
+/// same configuration (`identity`: what else must be equal on all). When ranks fail, the others are ended (CommError at their
+/// next collective) and the first failure is thrown here: an Error as it is, any other exception as a CommError with the
+/// rank's name, step and last operation; OtherRankFailed when it is another process's to tell. A rank that does not end within
+/// run.comm_timeout after that (a process: within a second) is left behind: the process must exit, so this prints the message
+/// and does so with code 3. Throws ConfigError when the launcher's number of processes is not world_size.
+void run_ranks(const RunConfig& run, int64_t world_size, const std::function<void(Rank&)>& work,
+               const std::string& identity = "");
+
+/// Whether this process is the one that tells the user what the job did: the one that holds rank 0.
+bool speaks_for_job(const RunConfig& run);
 
 /// The device of one rank alone, without others: for inspecting (null) and for tests.
 std::unique_ptr<Device> make_device(const RunConfig& run, int64_t rank, int64_t world_size);

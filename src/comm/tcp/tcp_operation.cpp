@@ -1,0 +1,144 @@
+#include "comm/tcp/tcp_operation.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "comm/tcp/tcp_mesh.h"
+
+namespace moesaic::tcp {
+namespace {
+
+constexpr uint64_t kAsksPerLook = 64;  // at the clock
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+const char* name_of(Kind kind) {
+  static constexpr std::array<const char*, 9> names{"all_gather", "reduce_scatter",    "all_reduce",
+                                                    "all_to_all", "all_to_all_blocks", "all_to_all_rows",
+                                                    "broadcast",  "barrier",           "message"};
+  const auto index = static_cast<size_t>(kind);
+  return index < names.size() ? names[index] : "something unknown";
+}
+
+TcpOperation::TcpOperation(std::shared_ptr<TcpMesh> mesh, Request request)
+    : mesh_(std::move(mesh)),
+      request_(std::move(request)),
+      offered_(request_.ranks.size(), 0),
+      receiving_(request_.ranks.size(), 0),
+      num_offers_missing_(request_.ranks.size() - 1),
+      deadline_(now() + mesh_->job().timeout) {
+  for (size_t p = 0; p < request_.parts.size(); ++p) {
+    const Part& part = request_.parts[p];
+    if (p == request_.me) {
+      const int64_t bytes = std::min(part.send_bytes, part.want);
+      if (bytes > 0 && part.send != part.receive)
+        std::memcpy(part.receive, part.send, static_cast<size_t>(bytes));
+    } else if (part.want > 0) {
+      receiving_[p] = 1;
+      ++num_receiving_;
+    }
+  }
+  offered_[request_.me] = 1;
+  try {
+    mesh_->post(*this, request_.ranks, request_.offer, request_.parts);
+  } catch (...) {
+    mesh_->forget(*this);
+    throw;
+  }
+}
+
+TcpOperation::~TcpOperation() {
+  mesh_->forget(*this);
+}
+
+bool TcpOperation::advance() {
+  mesh_->job().control.check();
+  if (complete_) return true;
+  mesh_->progress();
+  if (num_offers_missing_ > 0 || num_receiving_ > 0 || unsent_ > 0) return late();
+  if (request_.finish) request_.finish();
+  mesh_->forget(*this);
+  return complete_ = true;
+}
+
+size_t TcpOperation::member(int64_t rank) const {
+  const auto at = std::find(request_.ranks.begin(), request_.ranks.end(), rank);
+  return static_cast<size_t>(at - request_.ranks.begin());
+}
+
+std::string TcpOperation::text(const Offer& offer) const {
+  return fmt::format("{} of {} bytes{}", name_of(offer.kind), offer.size,
+                     offer.root < 0 ? "" : fmt::format(" from rank {} of its group", offer.root));
+}
+
+void TcpOperation::on_offer(int64_t rank, const Offer& offer, int64_t want,
+                            const std::optional<Bytes>& attached) {
+  Control& control = mesh_->job().control;
+  const auto& describe = mesh_->job().describe;
+  const size_t p = member(rank);
+  if (p == request_.ranks.size() || offered_[p]) {
+    control.abort(fmt::format("{} joined {} number {} twice, or is no member of its group", describe(rank),
+                              name_of(request_.offer.kind), request_.key.sequence));
+    control.check();
+  }
+  if (offer != request_.offer) {
+    control.abort(fmt::format("{} called {} where {} called {}", describe(mesh_->rank()),
+                              text(request_.offer), describe(rank), text(offer)));
+    control.check();
+  }
+  offered_[p] = 1;
+  --num_offers_missing_;
+  const Part& part = request_.parts[p];
+  if (want > 0 && !part.attached()) mesh_->send_data(*this, rank, part.send, std::min(part.send_bytes, want));
+  if (!attached || !receiving_[p]) return;
+  const auto bytes = static_cast<int64_t>(attached->size());
+  if (bytes > 0) std::memcpy(part.receive, attached->data(), static_cast<size_t>(std::min(bytes, part.want)));
+  on_received(rank);
+}
+
+bool TcpOperation::wants(int64_t rank, int64_t bytes) const {
+  const size_t p = member(rank);
+  if (p == request_.ranks.size() || !receiving_[p] || bytes < 0) return false;
+  const int64_t want = request_.parts[p].want;
+  return request_.offer.kind == Kind::all_to_all_rows ? bytes <= want : bytes == want;
+}
+
+void TcpOperation::on_received(int64_t rank) {
+  receiving_[member(rank)] = 0;
+  --num_receiving_;
+}
+
+/// Those who have not called it; if all have, those with whom something is still to pass.
+std::string TcpOperation::missing() const {
+  const bool joined = num_offers_missing_ == 0;
+  std::string text;
+  for (size_t p = 0; p < request_.ranks.size(); ++p) {
+    if (p == request_.me || (joined ? num_receiving_ > 0 && !receiving_[p] : offered_[p])) continue;
+    text += (text.empty() ? "" : ", ") + mesh_->job().describe(request_.ranks[p]);
+  }
+  return text;
+}
+
+/// Not yet; looks at the clock now and then and ends the job when the others are overdue.
+bool TcpOperation::late() {
+  if (++asked_ % kAsksPerLook != 0) return false;
+  for (size_t p = 0; p < request_.ranks.size(); ++p)
+    if (p != request_.me) mesh_->check_connection(request_.ranks[p]);
+  if (now() < deadline_) return false;
+  Control& control = mesh_->job().control;
+  control.abort(fmt::format("{} did not join {} number {} within {:g} s; waiting: {}", missing(),
+                            name_of(request_.offer.kind), request_.key.sequence, mesh_->job().timeout,
+                            mesh_->job().describe(mesh_->rank())));
+  control.check();
+  return false;
+}
+
+}  // namespace moesaic::tcp

@@ -1,0 +1,137 @@
+#include "launch/process_rank.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/tcp/fingerprint.h"
+#include "comm/tcp/tcp_mesh.h"
+#include "config/enum_names.h"
+#include "launch/tcp_control.h"
+
+namespace moesaic {
+namespace {
+
+using GroupMaker = std::function<std::unique_ptr<Communicator>(const std::vector<int64_t>& ranks)>;
+
+/// This machine and the cores of it that this process may use.
+struct Cores {
+  std::string text;
+  int64_t count = 1;
+};
+
+Cores find_cores() {
+  Cores cores;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> cores.text;
+  if (cores.text.empty()) {
+    char name[256] = "";
+    ::gethostname(name, sizeof name - 1);
+    cores.text = name;
+  }
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  cores.count = std::max(1, CPU_COUNT(&set));
+  for (int i = 0; i < CPU_SETSIZE; ++i)
+    if (CPU_ISSET(i, &set)) cores.text += fmt::format(" {}", i);
+  return cores;
+}
+
+/// The threads of a CPU rank, where the user has not said: its share of the cores, which launchers may have divided already.
+int64_t share_of_cores(Control& control) {
+  const Cores mine = find_cores();
+  const auto all = control.all_gather(mine.text);
+  return std::max<int64_t>(1, mine.count / std::count(all.begin(), all.end(), mine.text));
+}
+
+/// How ranks that are processes reach each other: through sockets. (GPUs: NCCL, with its unique id from `control`.)
+GroupMaker make_groups(const RunConfig& run, TcpControl& control) {
+  require<ConfigError>(
+      run.device != DeviceKind::cuda,
+      "GPUs of one machine are run as threads of one process for now: start a single process, or set "
+      "run.launcher = none");
+  const auto mesh = std::make_shared<tcp::TcpMesh>(
+      tcp::Job{.control = control,
+               .describe = [&control](int64_t rank) { return control.describe(rank); },
+               .timeout = run.comm_timeout,
+               .hosts = control.hosts(),
+               .token = control.token()});
+  return [mesh](const std::vector<int64_t>& ranks) { return mesh->communicator(ranks); };
+}
+
+void run_rank(const RunConfig& run, TcpControl& control, const std::function<void(Rank&)>& work) {
+  control.join();
+  RunConfig mine = run;
+  if (mine.threads == 0) mine.threads = share_of_cores(control);
+  const GroupMaker groups = make_groups(run, control);
+  {
+    Rank rank{.rank = control.rank(),
+              .world_size = control.size(),
+              .control = control,
+              .device = make_device(mine, control.rank(), control.size()),
+              .communicator = groups};
+    rank.device->set_status([&](const std::string& operation) { control.set_operation(operation); });
+    work(rank);
+  }
+  control.set_operation("end of its work");
+  control.finish();
+}
+
+/// What run_rank threw, and how the other ranks are told.
+struct Failure {
+  std::exception_ptr thrown;
+  std::string message;
+};
+
+Failure try_rank(const RunConfig& run, TcpControl& control, const std::function<void(Rank&)>& work) {
+  const auto failed = [&](const std::exception& error) {
+    return fmt::format("{} failed: {}", control.describe(control.rank()), error.what());
+  };
+  try {
+    run_rank(run, control, work);
+  } catch (const CommError& error) {
+    return {std::current_exception(), error.what()};
+  } catch (const Error& error) {
+    return {std::current_exception(), failed(error)};
+  } catch (const std::exception& error) {
+    return {std::make_exception_ptr(CommError(failed(error))), failed(error)};
+  }
+  return {};
+}
+
+}  // namespace
+
+void run_process_rank(const RunConfig& run, const RankVariables& place, int64_t world_size,
+                      const std::function<void(Rank&)>& work, const std::string& identity) {
+  require<ConfigError>(
+      place.world_size == world_size,
+      "{} started {} processes, but the layout has {} ranks (pp * dp * n): start as many, change the "
+      "layout, or set run.launcher = none to run all ranks as threads of each process",
+      name_of(place.family), place.world_size, world_size);
+  set_log_tag(fmt::format("rank {}", place.rank));
+  const std::string config =
+      fmt::format("{}\n{}\n{}\n{}\n{}", run.folder, run.name, run.resume, name_of(run.device), identity);
+  TcpControl control({.rank = place.rank,
+                      .size = place.world_size,
+                      .address = place.address,
+                      .port = place.port,
+                      .config = fingerprint(config),
+                      .job = fingerprint(place.job),
+                      .timeout = run.comm_timeout,
+                      .join_timeout = run.join_timeout,
+                      .leave_when_stuck = true});
+  const Failure failure = try_rank(run, control, work);
+  set_log_tag("");
+  if (!failure.thrown) return;
+  control.set_leaving();
+  control.abort(failure.message);
+  if (control.origin() != control.rank()) throw OtherRankFailed(control.message());
+  std::rethrow_exception(failure.thrown);
+}
+
+}  // namespace moesaic

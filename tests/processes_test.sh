@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Ranks as processes, as a person meets them: moesaic train --processes, and mpirun where there is one.
+# Usage: tests/processes_test.sh PATH_TO_MOESAIC
+set -uo pipefail
+moesaic=$(realpath "$1")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failures=0
+
+fail() {
+  printf 'FAILED: %s\n' "$1"
+  [[ $# -lt 2 || ! -f $2 ]] || tail -n 20 "$2"
+  failures=$((failures + 1))
+}
+
+# expect CODE "text that the output holds" ARGUMENTS...
+expect() {
+  local code=$1 text=$2 status
+  shift 2
+  timeout 120 "$@" >output.txt 2>&1
+  status=$?
+  [[ $status == "$code" ]] && grep -qF -- "$text" output.txt || fail "$*: expected exit code $code and \"$text\", found $status" output.txt
+}
+
+# Starts a long run of four processes in the background ($process); returns once it has made some steps.
+start() {
+  "$moesaic" train run.toml --processes 4 --set "run.name=$1" --set train.steps=1000000 --set train.save_every=0 >"$1.txt" 2>&1 &
+  process=$!
+  local i
+  for ((i = 0; i < 600; ++i)); do
+    [[ $(cat "runs/$1/metrics.jsonl" 2>/dev/null | wc -l) -gt 3 ]] && break
+    sleep 0.05
+  done
+  sleep 0.3
+}
+# child RANK: its process. Children are started in the order of ranks.
+child() { pgrep -P "$process" | sort -n | sed -n "$(($1 + 1))p"; }
+# Nothing of a job may be left over.
+expect_none_left() {
+  local i
+  for ((i = 0; i < 100; ++i)); do
+    pgrep -f "run.name=$1 " >/dev/null || return
+    sleep 0.05
+  done
+  fail "processes of $1 are left over"
+}
+
+for ((i = 0; i < 1500; ++i)); do echo "line $i of a text to train on"; done >text.txt
+cat >run.toml <<'END'
+[model]
+preset = "tiny"
+[layout]
+dp = 2
+n = 2
+[train]
+steps = 6
+seq_len = 32
+save_every = 3
+[data]
+train = "data/text"
+END
+"$moesaic" data prepare text.txt data/text >/dev/null || fail "data prepare"
+
+# The same run as threads and as processes; either goes on from the other's checkpoint.
+expect 0 "6 steps in" "$moesaic" train run.toml --set run.name=threads
+expect 0 "6 steps in" "$moesaic" train run.toml --set run.name=processes --processes 4
+[[ $(grep -c "6 steps in" output.txt) == 1 ]] || fail "only rank 0 may speak" output.txt
+for file in runs/threads/checkpoints/*/*.safetensors; do
+  cmp -s "$file" "${file/threads/processes}" || fail "$file differs between threads and processes"
+done
+expect 0 "resumed at step 6" "$moesaic" train run.toml --set run.name=processes --resume --set train.steps=8
+expect 0 "resumed at step 6" "$moesaic" train run.toml --set run.name=threads --resume --set train.steps=8 --processes 4
+
+# What is refused, once, before anything starts.
+expect 1 "--processes 3, but the layout has 4 ranks" "$moesaic" train run.toml --processes 3
+[[ $(wc -l <output.txt) == 1 ]] || fail "one line for one mistake" output.txt
+expect 1 "runs/threads holds an earlier run" "$moesaic" train run.toml --set run.name=threads --processes 4
+[[ $(wc -l <output.txt) == 1 ]] || fail "one line for one mistake" output.txt
+expect 1 "--processes is for when no launcher starts the ranks" env RANK=0 WORLD_SIZE=4 MASTER_ADDR=localhost "$moesaic" train run.toml --processes 4
+expect 1 "torchrun started 2 processes, but the layout has 4 ranks" env RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost "$moesaic" train run.toml --set run.name=wrong
+expect 1 "two launchers disagree" env RANK=0 WORLD_SIZE=2 PMI_RANK=1 PMI_SIZE=2 MASTER_ADDR=localhost "$moesaic" train run.toml
+expect 1 "1 of 4 ranks came to localhost" env RANK=0 WORLD_SIZE=4 MASTER_ADDR=localhost MASTER_PORT=$((20000 + RANDOM % 10000)) \
+  "$moesaic" train run.toml --set run.name=alone --set run.join_timeout=0.5
+
+# Ctrl-C and SIGTERM save and leave; the run goes on, as threads.
+for signal in INT TERM; do
+  start "c$signal"
+  kill -$signal "$process"
+  wait "$process"
+  [[ $? == 130 ]] || fail "SIG$signal did not give exit code 130" "c$signal.txt"
+  [[ $(grep -c "finishing the step" "c$signal.txt") == 1 ]] || fail "SIG$signal: one line, of rank 0" "c$signal.txt"
+  expect_none_left "c$signal"
+  steps=$(wc -l <"runs/c$signal/metrics.jsonl")
+  expect 0 "resumed at step $steps from" "$moesaic" train run.toml --resume --set "run.name=c$signal" --set "train.steps=$((steps + 1))"
+done
+
+# A killed rank ends the job, named; a killed parent takes its children along.
+for rank in 0 2; do
+  start "k$rank"
+  kill -KILL "$(child $rank)"
+  begin=$(date +%s%N)
+  wait "$process"
+  [[ $? == 137 ]] || fail "a killed rank did not give exit code 137" "k$rank.txt"
+  (($(date +%s%N) - begin < 4000000000)) || fail "the job lived on for too long" "k$rank.txt"
+  grep -q "rank $rank (step .* is gone" "k$rank.txt" || fail "rank $rank is not named" "k$rank.txt"
+  expect_none_left "k$rank"
+done
+start parent
+{ kill -KILL "$process" && wait "$process"; } 2>/dev/null
+expect_none_left parent
+
+if command -v mpirun >/dev/null; then
+  expect 0 "6 steps in" mpirun --allow-run-as-root --oversubscribe --bind-to none -n 4 "$moesaic" train run.toml --set run.name=mpi
+  for file in runs/mpi/checkpoints/step_00000006/*.safetensors; do
+    cmp -s "$file" "${file/mpi/processes}" || fail "$file differs between mpirun and --processes"
+  done
+fi
+
+[[ $failures == 0 ]] && echo "processes: all as expected"
+exit $((failures > 0))
