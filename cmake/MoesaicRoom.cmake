@@ -1,24 +1,33 @@
 # One room of src/ = one static library. A room may use only the rooms named in DEPS; tools/check_layers
 # holds the includes to the same list.
 add_library(moesaic_flags INTERFACE)
-target_compile_options(moesaic_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-stringop-overflow -Wno-missing-field-initializers -fno-math-errno
-                                               -fno-trapping-math -ffp-contract=fast)
+set(CXX_FLAGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-stringop-overflow -Wno-missing-field-initializers
+              -fno-math-errno -fno-trapping-math -ffp-contract=fast)
 if(MOESAIC_WERROR)
-  target_compile_options(moesaic_flags INTERFACE -Werror)
+  list(APPEND CXX_FLAGS -Werror)
 endif()
 if(MOESAIC_ARCH)
-  target_compile_options(moesaic_flags INTERFACE -march=${MOESAIC_ARCH})
+  list(APPEND CXX_FLAGS -march=${MOESAIC_ARCH})
 endif()
 if(MOESAIC_SANITIZE)
-  target_compile_options(moesaic_flags INTERFACE -fsanitize=${MOESAIC_SANITIZE} -fno-omit-frame-pointer)
+  list(APPEND CXX_FLAGS -fsanitize=${MOESAIC_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(moesaic_flags INTERFACE -fsanitize=${MOESAIC_SANITIZE})
 endif()
+target_compile_options(moesaic_flags INTERFACE $<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:${CXX_FLAGS}>)
 target_include_directories(moesaic_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 
+# What only a build with CUDA has: folders cuda/ and p2p/, *.cu, *_cuda.cpp. What only one without it has: no_cuda.cpp.
 # moesaic_room(<room> DEPS <rooms...> LIBS <libraries...> EXCLUDE <regexes of files left out...>)
 function(moesaic_room ROOM)
   cmake_parse_arguments(ARG "" "" "DEPS;LIBS;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${ROOM}/*.cpp)
+  if(MOESAIC_CUDA)
+    file(GLOB_RECURSE KERNELS CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${ROOM}/*.cu)
+    list(APPEND SOURCES ${KERNELS})
+    list(APPEND ARG_EXCLUDE /no_cuda.cpp)
+  else()
+    list(APPEND ARG_EXCLUDE /cuda/ /p2p/ "[a-z0-9][a-z0-9][a-z0-9]_cuda.cpp")  # not no_cuda.cpp
+  endif()
   foreach(PATTERN IN LISTS ARG_EXCLUDE)
     list(FILTER SOURCES EXCLUDE REGEX ${PATTERN})
   endforeach()

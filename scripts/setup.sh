@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Moesaic needs and that are missing. Usage: scripts/setup.sh [--dev]
+# Installs the Debian packages that Moesaic needs and that are missing and, where nvcc is, headers from PyPI into .deps/.
+# Usage: scripts/setup.sh [--dev]
 #   --dev: also clang-format and clang-tidy, which only tools/lint needs.
 # Run again at any time: with everything in place it does nothing, and needs no network.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 required=(g++ cmake ninja-build libdnnl-dev opencl-headers ocl-icd-opencl-dev libtomlplusplus-dev libcli11-dev libfmt-dev
   nlohmann-json3-dev libxxhash-dev libgtest-dev libgmock-dev python3)
@@ -12,15 +14,57 @@ optional=(ccache mold jargon-text)
 case ${1:-} in
   "") ;;
   --dev) required+=(clang-format clang-tidy) ;;
-  -h | --help) sed -n '2,4s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
   *) echo "setup: unknown option $1; see scripts/setup.sh --help" >&2; exit 2 ;;
 esac
+
+# Header-only libraries that only PyPI carries: folder in .deps, package, folder inside the wheel.
+wheels=("cutlass nvidia-cutlass==4.2.0.0 cutlass_library/source/include/"
+  "cudnn_frontend nvidia-cudnn-frontend==1.32.0 include/")
+
+unpack() {  # the files of a wheel below one folder
+  python3 - "$@" <<'PY'
+import os, sys, zipfile
+inside, to, wheel = sys.argv[1:]
+with zipfile.ZipFile(wheel) as archive:
+    for name in archive.namelist():
+        if not name.startswith(inside) or name.endswith("/"):
+            continue
+        path = os.path.normpath(os.path.join(to, name[len(inside):]))
+        if not path.startswith(to + os.sep):
+            sys.exit(f"{wheel}: {name} would be written outside of {to}")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as out:
+            out.write(archive.read(name))
+PY
+}
+
+fetch_headers() {  # a package is in place when the file that names its version is
+  local entry folder package inside there
+  command -v nvcc >/dev/null || return 0
+  for entry in "${wheels[@]}"; do
+    read -r folder package inside <<<"$entry"
+    there=.deps/$folder
+    [[ $(cat "$there/version" 2>/dev/null) != "$package" ]] || continue
+    echo "setup: fetching $package into $there"
+    rm -rf "$there" .deps/wheel
+    mkdir -p "$there"
+    if ! python3 -m pip download --quiet --no-deps --dest .deps/wheel "$package" ||
+      ! unpack "$inside" "$there/include" .deps/wheel/*.whl; then
+      echo "setup: FAILED: $package could not be fetched from PyPI; CUDA builds need it. Check the network, then run this again." >&2
+      exit 1
+    fi
+    echo "$package" >"$there/version"
+    rm -rf .deps/wheel
+  done
+}
 
 if ! command -v dpkg-query >/dev/null; then
   echo "setup: this is not a Debian system. Install the counterparts of these packages by hand:" >&2
   echo "  ${required[*]} ${optional[*]}" >&2
   exit 1
 fi
+if command -v nvcc >/dev/null && ! python3 -m pip --version >/dev/null 2>&1; then required+=(python3-pip); fi
 
 missing_of() {  # the given packages that dpkg does not have
   local package
@@ -31,7 +75,8 @@ missing_of() {  # the given packages that dpkg does not have
 
 mapfile -t missing < <(missing_of "${required[@]}" "${optional[@]}")
 if [[ ${#missing[@]} -eq 0 ]]; then
-  echo "setup: every package is in place"
+  fetch_headers
+  echo "setup: everything is in place"
   exit 0
 fi
 
@@ -59,4 +104,5 @@ if [[ ${#needed[@]} -gt 0 ]]; then
 fi
 mapfile -t left < <(missing_of "${optional[@]}")
 [[ ${#left[@]} -eq 0 ]] || echo "setup: going on without ${left[*]} (optional)"
+fetch_headers
 echo "setup: done"

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Sets up, builds and tests. Usage: scripts/test.sh [--all]
-#   By default: the release build, with a pairwise choice of layouts.
+#   By default: the release build (with CUDA where nvcc is), with a pairwise choice of layouts.
 #   --all: also the sanitizer builds (debug: address and undefined behaviour; tsan: threads), and the full matrix of layouts.
 # The last line is "N passed, N failed", over all builds; a build that fails counts as one failure. Exits 1 on a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-presets=(release)
+release=$(scripts/preset.sh)
+presets=("$release")
 case ${1:-} in
   "") ;;
-  --all) presets=(release debug tsan); export MOESAIC_FULL_MATRIX=1 ;;
+  --all) presets=("$release" debug tsan); export MOESAIC_FULL_MATRIX=1 ;;
   -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
   *) echo "test: unknown option $1; see scripts/test.sh --help" >&2; exit 2 ;;
 esac
@@ -66,8 +67,8 @@ run_preset() {  # configures, builds and tests one preset; adds to the counts
 
 for preset in "${presets[@]}"; do run_preset "$preset"; done
 
-if command -v nvcc >/dev/null; then
-  echo "CUDA code: none in this tree yet"
+if [[ $release == cuda ]]; then
+  nvidia-smi -L 2>/dev/null || echo "CUDA was compiled; its tests were skipped: no GPU here"
 else
   echo "CUDA was not compiled: no nvcc here"
 fi

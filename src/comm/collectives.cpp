@@ -34,7 +34,7 @@ void all_gather(Program& g, Stream stream, Communicator& group, Handle send, Han
   add(g, stream, group, "all_gather " + what, {in(send), out(recv)},
       cost(group, static_cast<double>(bytes_of(g, recv))),
       [=, &group, bytes = bytes_of(g, send)](const OpContext& c, uint64_t sequence) {
-        return group.all_gather(sequence, c.in_bytes(send), c.out_bytes(recv), bytes);
+        return group.all_gather({sequence, c.stream()}, c.in_bytes(send), c.out_bytes(recv), bytes);
       });
 }
 
@@ -45,7 +45,7 @@ void all_gather_in_place(Program& g, Stream stream, Communicator& group, Handle 
       cost(group, static_cast<double>(bytes_of(g, whole))),
       [=, &group](const OpContext& c, uint64_t sequence) {
         std::byte* base = c.inout_bytes(whole);
-        return group.all_gather(sequence, base + group.rank() * bytes, base, bytes);
+        return group.all_gather({sequence, c.stream()}, base + group.rank() * bytes, base, bytes);
       });
 }
 
@@ -57,7 +57,7 @@ void reduce_scatter(Program& g, Stream stream, Communicator& group, Handle send,
   add(g, stream, group, "reduce_scatter " + what, {in(send), out(recv)},
       cost(group, static_cast<double>(bytes_of(g, send))),
       [=, &group, type = g.dtype(send)](const OpContext& c, uint64_t sequence) {
-        return group.reduce_scatter(sequence, c.in_bytes(send), c.out_bytes(recv), count, type);
+        return group.reduce_scatter({sequence, c.stream()}, c.in_bytes(send), c.out_bytes(recv), count, type);
       });
 }
 
@@ -68,7 +68,8 @@ void reduce_scatter_in_place(Program& g, Stream stream, Communicator& group, Han
       cost(group, static_cast<double>(bytes_of(g, whole))),
       [=, &group, type = g.dtype(whole)](const OpContext& c, uint64_t sequence) {
         std::byte* base = c.inout_bytes(whole);
-        return group.reduce_scatter(sequence, base, base + group.rank() * count * size_of(type), count, type);
+        return group.reduce_scatter({sequence, c.stream()}, base, base + group.rank() * count * size_of(type),
+                                    count, type);
       });
 }
 
@@ -79,7 +80,7 @@ void all_reduce(Program& g, Stream stream, Communicator& group, Handle send, Han
   add(g, stream, group, "all_reduce " + what, {in(send), out(recv)},
       cost(group, 2 * static_cast<double>(bytes_of(g, send))),
       [=, &group, type = g.dtype(send)](const OpContext& c, uint64_t sequence) {
-        return group.all_reduce(sequence, c.in_bytes(send), c.out_bytes(recv), count, type);
+        return group.all_reduce({sequence, c.stream()}, c.in_bytes(send), c.out_bytes(recv), count, type);
       });
 }
 
@@ -94,7 +95,7 @@ void all_to_all_blocks(Program& g, Stream stream, Communicator& group, Handle se
   }
   add(g, stream, group, "all_to_all " + what, {in(send), out(recv)}, cost(group, static_cast<double>(moved)),
       [=, &group, copies = std::move(copies)](const OpContext& c, uint64_t sequence) {
-        return group.all_to_all_blocks(sequence, c.in_bytes(send), c.out_bytes(recv), copies);
+        return group.all_to_all_blocks({sequence, c.stream()}, c.in_bytes(send), c.out_bytes(recv), copies);
       });
 }
 
@@ -109,7 +110,7 @@ void all_to_all_rows(Program& g, Stream stream, Communicator& group, Handle send
   add(g, stream, group, "all_to_all " + what, {in(send), in(send_offsets), out(recv), in(recv_offsets)},
       cost(group, expected_rows * static_cast<double>(width)),
       [=, &group, rows = g.shape(recv).rows()](const OpContext& c, uint64_t sequence) {
-        return group.all_to_all_rows(sequence, c.in_bytes(send), c.in<int32_t>(send_offsets),
+        return group.all_to_all_rows({sequence, c.stream()}, c.in_bytes(send), c.in<int32_t>(send_offsets),
                                      c.out_bytes(recv), c.in<int32_t>(recv_offsets), rows, width);
       });
 }

@@ -30,6 +30,14 @@ struct BlockCopy {
   int64_t send_outer = 0, send_pitch = 0, recv_outer = 0, recv_pitch = 0;
 };
 
+/// Which collective of its communicator a call is, and the native stream that it is enqueued on (null on the CPU).
+struct Call {
+  uint64_t sequence = 0;
+  void* stream = nullptr;
+  Call(uint64_t number, void* native_stream = nullptr)
+      : sequence(number), stream(native_stream) {}  // NOLINT: a number will do
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -41,29 +49,28 @@ class Communicator {
   virtual uint64_t take_pair_sequence(int64_t source, int64_t destination) = 0;
 
   /// recv [size * bytes] = the ranks' send [bytes], in rank order.
-  virtual Pending all_gather(uint64_t sequence, const void* send, void* recv, int64_t bytes) = 0;
+  virtual Pending all_gather(const Call& call, const void* send, void* recv, int64_t bytes) = 0;
   /// recv [count] = sum over ranks of their send[rank * count ..]; send [size * count] of `type` (f32, bf16).
-  virtual Pending reduce_scatter(uint64_t sequence, const void* send, void* recv, int64_t count,
+  virtual Pending reduce_scatter(const Call& call, const void* send, void* recv, int64_t count,
                                  DType type) = 0;
   /// recv [count] = sum over ranks of send [count]; f32, bf16 or i32.
-  virtual Pending all_reduce(uint64_t sequence, const void* send, void* recv, int64_t count, DType type) = 0;
+  virtual Pending all_reduce(const Call& call, const void* send, void* recv, int64_t count, DType type) = 0;
   /// recv [size * bytes]: part p = part `rank` of p's send [size * bytes].
-  virtual Pending all_to_all(uint64_t sequence, const void* send, void* recv, int64_t bytes) = 0;
+  virtual Pending all_to_all(const Call& call, const void* send, void* recv, int64_t bytes) = 0;
   /// All-to-all of strided pieces.
-  virtual Pending all_to_all_blocks(uint64_t sequence, const void* send, void* recv,
+  virtual Pending all_to_all_blocks(const Call& call, const void* send, void* recv,
                                     const std::vector<BlockCopy>& copies) = 0;
   /// All-to-all of rows, uneven: rows send_offsets[p] .. send_offsets[p + 1] of send go to rank p; rows
   /// recv_offsets[p] .. of recv come from it. Offsets [size + 1] i32 lie in device memory and are read when
   /// it runs. Rows past capacity (`recv_rows`) are left out: whoever made the offsets has noted the overflow.
-  virtual Pending all_to_all_rows(uint64_t sequence, const void* send, const int32_t* send_offsets,
-                                  void* recv, const int32_t* recv_offsets, int64_t recv_rows,
-                                  int64_t row_bytes) = 0;
+  virtual Pending all_to_all_rows(const Call& call, const void* send, const int32_t* send_offsets, void* recv,
+                                  const int32_t* recv_offsets, int64_t recv_rows, int64_t row_bytes) = 0;
   /// recv [bytes] on every rank = root's send; send may be null elsewhere. On the root recv may be send.
-  virtual Pending broadcast(uint64_t sequence, const void* send, void* recv, int64_t bytes, int64_t root) = 0;
-  virtual Pending barrier(uint64_t sequence) = 0;
+  virtual Pending broadcast(const Call& call, const void* send, void* recv, int64_t bytes, int64_t root) = 0;
+  virtual Pending barrier(const Call& call) = 0;
   /// Point to point, inside the group; sequence from take_pair_sequence.
-  virtual Pending send(uint64_t sequence, const void* data, int64_t bytes, int64_t destination) = 0;
-  virtual Pending receive(uint64_t sequence, void* data, int64_t bytes, int64_t source) = 0;
+  virtual Pending send(const Call& call, const void* data, int64_t bytes, int64_t destination) = 0;
+  virtual Pending receive(const Call& call, void* data, int64_t bytes, int64_t source) = 0;
 };
 
 /// Makes no exchange; for devices without data. Every collective is complete at once.

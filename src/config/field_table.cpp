@@ -91,9 +91,7 @@ void add_balance(Table& t, BalanceConfig& b) {
   t.add("balance.z_coef", b.z_coef, "weight of the mean squared log-sum-exp of the router logits; 0 = off",
         at_least(0));
   t.add("balance.capacity_factor", b.capacity_factor,
-        "an expert (group) keeps at most this times T*K/E rows per scope; 0 = dropless. With sp attention, "
-        "n > 1 and scope micro_batch or global, which rows are kept depends on the layout",
-        at_least(0));
+        "an expert (group) keeps at most this times T*K/E rows per scope; 0 = dropless", at_least(0));
 }
 
 void add_layout(Table& t, LayoutConfig& l) {
@@ -161,11 +159,20 @@ void add_run(Table& t, RunConfig& r) {
   t.add("run.folder", r.folder, "where runs are written");
   t.add("run.resume", r.resume, "checkpoint to start from; auto = the newest whole one of this run");
   t.add("run.device", r.device, "where ops run");
-  t.add("run.replay", r.replay, "order in which a CPU replays independent ops");
+  t.add("run.replay", r.replay,
+        "chaos: a CPU replays independent ops in random order, a GPU pauses at random between ops");
   t.add("run.chaos_seed", r.chaos_seed, "seed of that order under chaos");
   t.add("run.threads", r.threads, "OpenMP threads per CPU rank; 0 = cores / ranks, at least 1",
         whole(0, kMaxCount));
   t.add("run.comm_timeout", r.comm_timeout, "seconds that a rank waits for the others before the job ends",
+        more_than(0));
+  t.add("run.launcher", r.launcher,
+        "whose variables say which rank this process is; auto: the one found; none: ranks are threads");
+  t.add("run.control_address", r.control_address,
+        "host of rank 0, where ranks are processes; empty = as the launcher's variables say");
+  t.add("run.control_port", r.control_port,
+        "port that rank 0 listens on; 0 = MASTER_PORT + 1, or a number made from the job's", whole(0, 65535));
+  t.add("run.join_timeout", r.join_timeout, "seconds that processes wait for each other to start",
         more_than(0));
 }
 

@@ -88,8 +88,18 @@ void check_built(const LayoutConfig& l, const RunConfig& r) {
   require<ConfigError>(l.attention != AttentionStrategy::tp,
                        "layout.attention = tp is not built yet; use sp or batch");
   require<ConfigError>(l.experts != ExpertStrategy::tp, "layout.experts = tp is not built yet; use ep");
-  require<ConfigError>(r.device != DeviceKind::cuda && r.device != DeviceKind::sim,
-                       "run.device = {} is not built yet; use cpu", name_of(r.device));
+  require<ConfigError>(r.device != DeviceKind::sim, "run.device = sim is not built yet; use cpu or cuda");
+}
+
+/// What the kernels' tables and registers hold.
+void check_gpu(const ModelConfig& m) {
+  constexpr int64_t kMostExperts = 1024, kMostHeadDim = 512;
+  require<ConfigError>(m.num_experts <= kMostExperts,
+                       "model.num_experts = {} is more than run.device = cuda can route to, {}",
+                       m.num_experts, kMostExperts);
+  require<ConfigError>(m.head_dim <= kMostHeadDim,
+                       "model.head_dim = {} is more than run.device = cuda can attend with, {}", m.head_dim,
+                       kMostHeadDim);
 }
 
 }  // namespace
@@ -102,6 +112,7 @@ void validate_values(const Config& config) {
   require<ConfigError>(!config.run.folder.empty(),
                        "run.folder is empty: expected a folder to write runs into");
   check_built(config.layout, config.run);
+  if (config.run.device == DeviceKind::cuda) check_gpu(config.model);
 }
 
 }  // namespace moesaic

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "device/arena.h"
 #include "device/op_context.h"
@@ -38,6 +39,11 @@ class Device {
   /// inside a step.
   virtual void store(void* device, const void* host, int64_t bytes) = 0;
   virtual void synchronize() = 0;
+  /// Host memory from which a replayed copy reads while the host goes on; the device's, until it ends. Zeroed.
+  virtual std::byte* host_memory(int64_t bytes) {
+    host_memory_.push_back(std::make_unique<std::byte[]>(static_cast<size_t>(bytes)));
+    return host_memory_.back().get();
+  }
 
   /// Called with each op that has run, from the rank's thread; empty = no tracing.
   void set_trace(std::function<void(const OpEvent&)> sink) { trace_ = std::move(sink); }
@@ -62,6 +68,7 @@ class Device {
   std::function<void(const OpEvent&)> trace_;
   std::function<void(const std::string&)> status_;
   Totals totals_;
+  std::vector<std::unique_ptr<std::byte[]>> host_memory_;
 };
 
 /// How a CPU device runs what is replayed.
@@ -74,6 +81,20 @@ struct CpuOptions {
 };
 
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options);
+
+/// How a CUDA device runs what is replayed.
+struct CudaOptions {
+  int gpu = 0;  // which of the machine's GPUs
+  /// Not 0: a pause of random length (up to 200 us, from this seed) before ops, so that a missing wait shows.
+  uint64_t delay_seed = 0;
+};
+
+/// GPUs that this process sees; 0 in a build without CUDA and on a machine without a driver.
+int num_cuda_devices();
+/// One rank's streams and memory on a GPU; several ranks may share one. Everything enqueued runs later: an error of the GPU
+/// shows at the next call and names the last op enqueued. Throws DeviceError when the GPU is absent or not a Hopper one
+/// (sm_90), ConfigError in a build without CUDA.
+std::unique_ptr<Device> make_cuda_device(const CudaOptions& options);
 /// Holds no data and runs nothing; counts costs, answers fetch with zeros. Shows that nothing above ops/
 /// looks at data.
 std::unique_ptr<Device> make_null_device();

@@ -10,6 +10,9 @@ namespace moesaic {
 /// Base address of each slot of a program, in order of slot index; [0] is the workspace.
 using Bindings = std::vector<std::byte*>;
 
+/// Aborts unless every slot of the plan's program is bound, and the workspace too when the plan needs one.
+void check_bindings(const Plan& plan, const Bindings& bindings);
+
 class OpContext {
  public:
   OpContext(const Plan& plan, const Node& node, const Bindings& bindings, void* stream = nullptr)

@@ -177,6 +177,22 @@ void Plan::derive_borders() {
       written = writes;
     }
   }
+  mark_awaited();
+}
+
+void Plan::mark_awaited() {
+  std::array<std::vector<size_t>, kNumStreams> node_at;  // [stream][sequence - 1]
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    for (const Wait& wait : nodes_[i].waits) nodes_[static_cast<size_t>(wait.before)].awaited = true;
+    for (Stream s : program_.nodes()[i].streams) node_at[index_of(s)].push_back(i);
+  }
+  const auto mark = [&](size_t stream, uint64_t sequence) {
+    if (sequence > 0) nodes_[node_at[stream][sequence - 1]].awaited = true;
+  };
+  for (const Border& border : borders_) {
+    mark(index_of(border.exit.write.stream), border.exit.write.sequence);
+    for (size_t s = 0; s < kNumStreams; ++s) mark(s, border.exit.reads[s]);
+  }
 }
 
 std::vector<Wait> Plan::waits() const {

@@ -29,6 +29,8 @@ struct PlannedNode {
   std::vector<Wait> waits;
   std::array<uint64_t, kNumStreams>
       sequence{};  // its place in each of its streams, from 1; 0 = not on that stream
+  bool awaited =
+      false;  // something may wait for it: a node of this program, or through a border one of a later program
 };
 
 /// Accesses of a program at its borders, for ordering against other programs.
@@ -71,6 +73,7 @@ class Plan {
   void place_temps();
   void derive_waits();
   void derive_borders();
+  void mark_awaited();
 
   Program program_;
   std::vector<int64_t> offsets_;                        // [tensors] bytes from the slot's base, temps placed

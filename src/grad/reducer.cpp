@@ -71,8 +71,6 @@ Reducer::Reducer(Stage& stage, const ReduceGroups& groups, double clip, bool dro
   {
     Program g("begin step", device.kind());
     const Slots s(g, stage.table());
-    for (size_t b = 0; b < buckets.size(); ++b)
-      ops::zero(g, kCompute, bucket_tensor(g, s.grads, b, DType::f32));
     ops::zero(g, kCompute, g.external(s.stats, 0, "layer stats", DType::f32, {stats_words}));
     ops::zero(g, kCompute,
               g.external(s.step, StepScalars::kLoss, "step results", DType::f32,
@@ -136,6 +134,10 @@ Reducer::Reducer(Stage& stage, const ReduceGroups& groups, double clip, bool dro
                                   buckets[b].name);
     gather_ = std::make_unique<Plan>(std::move(g));
   }
+  int64_t workspace = 0;
+  for (const Plan* plan : {begin_.get(), reduce_.get(), verdict_.get(), gather_.get()})
+    workspace = std::max(workspace, plan->workspace_bytes());
+  bindings_.front() = arena.allocate(Purpose::buffers, "workspace of the reduction", workspace);
 }
 
 void Reducer::begin_step() {

@@ -22,7 +22,7 @@ class Reducer {
  public:
   Reducer(Stage& stage, const ReduceGroups& groups, double clip, bool drop_overflow);
 
-  /// Zeroes gradients, statistics and the step's own scalars.
+  /// Zeroes statistics and the step's own scalars.
   void begin_step();
   /// Enqueues the reduction of every bucket and the sums of squares.
   void reduce();

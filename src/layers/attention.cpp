@@ -136,10 +136,15 @@ void rotate(Pass& p, const Weights& w, Handle qkv, Handle qkv_x) {
   if (exchange) exchange_qkv(p, rotated, qkv_x);
 }
 
+/// Where each token's document starts; absent when a sequence is always one document, which attention does faster.
+Handle doc_start(Pass& p) {
+  return p.spec.packed_documents ? BatchLayout(p.spec).doc_start(p.g, p.slots) : Handle{};
+}
+
 void attend(Pass& p, Handle qkv_x, Handle attn, Handle lse) {
   ops::attention_forward(p.g, kCompute,
                          {.qkv = qkv_x,
-                          .doc_start = BatchLayout(p.spec).doc_start(p.g, p.slots),
+                          .doc_start = doc_start(p),
                           .o = attn,
                           .lse = lse,
                           .num_heads = p.spec.local_heads,
@@ -271,7 +276,7 @@ void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden
                            .qkv = qkv_x,
                            .o = attn,
                            .lse = lse,
-                           .doc_start = BatchLayout(s).doc_start(p.g, p.slots),
+                           .doc_start = doc_start(p),
                            .d_qkv = d_qkv_x,
                            .num_heads = s.local_heads,
                            .num_kv_heads = s.local_kv_heads,
@@ -283,7 +288,7 @@ void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden
                .b = attn_x,
                .c = p.grad("attention.o", {m.hidden, HA}),
                .trans_a = true,
-               .accumulate = true});
+               .accumulate = p.adds});
 
   ops::QkRopeBackward rope{.d_out = d_qkv,
                            .positions = BatchLayout(s).positions(p.g, p.slots),
@@ -295,8 +300,8 @@ void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden
                            .eps = eps};
   if (m.qk_norm) {
     rope.qkv = qkv, rope.gain_q = w.q_norm, rope.gain_k = w.k_norm;
-    rope.d_gain_q = p.grad("attention.q_norm", {m.head_dim}),
-    rope.d_gain_k = p.grad("attention.k_norm", {m.head_dim});
+    rope.d_gain_q = p.added_grad("attention.q_norm", {m.head_dim}),
+    rope.d_gain_k = p.added_grad("attention.k_norm", {m.head_dim});
   }
   ops::qk_rope_backward(p.g, kCompute, rope);
   const Handle d_ln1_out = p.temp("d_ln1_out", {s.T, m.hidden});
@@ -306,7 +311,7 @@ void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden
                .b = ln1_out,
                .c = p.grad("attention.qkv", {s.qkv_width(), m.hidden}),
                .trans_a = true,
-               .accumulate = true});
+               .accumulate = p.adds});
   ops::rmsnorm_backward(p.g, kCompute,
                         {.dy = d_ln1_out,
                          .x = hidden,
@@ -314,7 +319,7 @@ void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden
                          .rstd = p.acts.kept("ln1_rstd"),
                          .add = d_ln2_in,
                          .dx = d_hidden,
-                         .dgain = p.grad("attention.norm", {m.hidden}),
+                         .dgain = p.added_grad("attention.norm", {m.hidden}),
                          .eps = eps});
 }
 

@@ -49,8 +49,8 @@ void ffn_backward(Pass& p, const std::string& name, int64_t ffn, Handle x, Handl
   ops::matmul(p.g, kCompute, {.a = d_h13, .b = w13, .c = d_x});
   p.queue.push([&p, d_y, fc2_in, d_h13, x, dw2 = p.grad(name + ".w2", {D, ffn}),
                 dw13 = p.grad(name + ".w13", {2 * ffn, D})] {
-    ops::matmul(p.g, kCompute, {.a = d_y, .b = fc2_in, .c = dw2, .trans_a = true, .accumulate = true});
-    ops::matmul(p.g, kCompute, {.a = d_h13, .b = x, .c = dw13, .trans_a = true, .accumulate = true});
+    ops::matmul(p.g, kCompute, {.a = d_y, .b = fc2_in, .c = dw2, .trans_a = true, .accumulate = p.adds});
+    ops::matmul(p.g, kCompute, {.a = d_h13, .b = x, .c = dw13, .trans_a = true, .accumulate = p.adds});
   });
 }
 

@@ -26,7 +26,8 @@ struct LayerSpec {
   LayoutConfig layout;  // dispatch is never automatic here, e is never 0
   LayerGroups groups;
   ExpertPlacement placement;
-  DType dtype;  // of parameters and activations
+  DType dtype;            // of parameters and activations
+  bool packed_documents;  // a sequence may hold several documents, which do not see each other
 
   int64_t B, S, T;  // micro-batch, sequence, tokens of this rank
   int64_t n, n_rank;

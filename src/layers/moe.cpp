@@ -62,7 +62,7 @@ void close_half_backward(Pass& p, Handle d_ln2_out, Handle ln2_in, Handle d_next
                          .rstd = p.acts.kept("ln2_rstd"),
                          .add = d_next,
                          .dx = d_ln2_in,
-                         .dgain = p.grad("ffn.norm", {p.spec.model.hidden}),
+                         .dgain = p.added_grad("ffn.norm", {p.spec.model.hidden}),
                          .eps = static_cast<float>(p.spec.model.norm_eps)});
 }
 
@@ -214,6 +214,7 @@ void moe_backward(Pass& p, Handle hidden, Handle d_next, Handle d_ln2_in) {
                                      .x = fc2_in,
                                      .offsets = d.offsets,
                                      .dw = p.grad("experts.w2", {w.El, w.D, w.F}),
+                                     .accumulate = p.adds,
                                      .expected_rows = w.rows});
     ops::grouped_matmul_weight_grad(p.g, kCompute,
                                     {.dy = d_h13,
@@ -221,6 +222,7 @@ void moe_backward(Pass& p, Handle hidden, Handle d_next, Handle d_ln2_in) {
                                      .x_rows = d.row_recv,
                                      .offsets = d.offsets,
                                      .dw = p.grad("experts.w13", {w.El, 2 * w.F, w.D}),
+                                     .accumulate = p.adds,
                                      .expected_rows = w.rows});
   });
   Handle d_shared;

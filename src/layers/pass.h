@@ -6,6 +6,7 @@
 
 #include "layers/layer_spec.h"
 #include "layers/stage_slots.h"
+#include "ops/elementwise/elementwise.h"
 #include "tensor/activations.h"
 
 namespace moesaic {
@@ -28,7 +29,8 @@ class WeightQueue {
 /// One pass over one layer. Everything it refers to outlives it.
 struct Pass {
   Pass(Program& program, const LayerSpec& layer_spec, const ParameterTable& parameter_table,
-       std::string layer_prefix, const ActivationTable& activation_table, Rebuild policy, bool evaluation)
+       std::string layer_prefix, const ActivationTable& activation_table, Rebuild policy, bool evaluation,
+       bool adds_gradients = true)
       : g(program),
         spec(layer_spec),
         table(parameter_table),
@@ -36,7 +38,8 @@ struct Pass {
         slots(program),
         acts(evaluation ? Activations::evaluation(program, activation_table, slots.kept)
                         : Activations(program, activation_table, slots.kept, policy)),
-        training(!evaluation) {}
+        training(!evaluation),
+        adds(adds_gradients) {}
 
   /// A device tensor of this layer ("attention.qkv") and its gradient (f32).
   Handle weight(const std::string& name, Shape shape) {
@@ -44,6 +47,12 @@ struct Pass {
   }
   Handle grad(const std::string& name, Shape shape) {
     return parameter(name, shape, slots.grads, slots.grads2, DType::f32, "d_");
+  }
+  /// The gradient for an op that only adds to it: cleared first in the first micro-batch.
+  Handle added_grad(const std::string& name, Shape shape) {
+    const Handle h = grad(name, shape);
+    if (!adds) ops::zero(g, Stream::compute, h);
+    return h;
   }
   Handle temp(const std::string& name, Shape shape) { return g.temp(name, spec.dtype, shape); }
 
@@ -54,6 +63,7 @@ struct Pass {
   StageSlots slots;
   Activations acts;
   bool training;
+  bool adds;  // gradients add to those of earlier micro-batches; false in the first one, which finds old ones
   WeightQueue queue;
 
  private:

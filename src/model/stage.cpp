@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "base/rng.h"
 #include "model/parameters.h"
+#include "ops/initialize/initialize.h"
 
 namespace moesaic {
 
@@ -55,21 +57,25 @@ void Stage::rebuild(const LayerSpec& spec) {
 }
 
 void Stage::initialize(uint64_t seed) {
-  std::vector<float> values;
-  std::vector<bf16> rounded;
-  for (const ParameterRow& row : table_.rows()) {
-    const int64_t count = row.shape.numel();
-    values.resize(static_cast<size_t>(count));
-    initial_values(row, seed, 0, count, values.data());
-    std::byte* to = weights(row.bucket) + row.offset * size_of(spec_.dtype);
-    if (spec_.dtype == DType::f32) {
-      device_.store(to, values.data(), count * 4);
-    } else {
-      rounded.resize(values.size());
-      std::transform(values.begin(), values.end(), rounded.begin(), [](float x) { return bf16(x); });
-      device_.store(to, rounded.data(), count * 2);
-    }
+  Program g("initialize", device_.kind());
+  g.segment("initialize");
+  Bindings bindings{nullptr};
+  std::vector<Slot> slots;
+  for (size_t b = 0; b < weights_.size(); ++b) {
+    slots.push_back(g.slot(table_.buckets()[b].name));
+    bindings.push_back(weights_[b]);
   }
+  for (const ParameterRow& row : table_.rows())
+    ops::initialize(g, Stream::compute,
+                    {.y = g.external(slots[static_cast<size_t>(row.bucket)],
+                                     row.offset * size_of(spec_.dtype), row.name, spec_.dtype, row.shape),
+                     .seed = seed,
+                     .stream = stream_of(row.name),
+                     .mean = row.mean(),
+                     .std = static_cast<float>(row.std)});
+  const Plan plan(std::move(g));
+  device_.replay(plan, bindings);
+  device_.synchronize();
 }
 
 Bindings Stage::bind(int32_t bucket, int32_t second, int64_t layer, int64_t place, bool evaluation) const {
@@ -115,15 +121,18 @@ void Stage::run_layers(int64_t place, bool evaluation) {
   }
 }
 
-void Stage::forward(int64_t place) {
+void Stage::forward(int64_t place, bool first) {
   run_layers(place, false);
-  device_.replay(*programs_->head, bind_head(place, false));
+  device_.replay(first ? *programs_->first_head : *programs_->head, bind_head(place, false));
 }
 
-void Stage::backward(int64_t place) {
-  for (int64_t i = spec_.model.num_layers; i-- > 0;)
-    device_.replay(*programs_->layer(spec_.model, i).backward, bind_layer(i, place, false));
-  device_.replay(*programs_->embed_backward, bind_embedding(place, false));
+void Stage::backward(int64_t place, bool first) {
+  for (int64_t i = spec_.model.num_layers; i-- > 0;) {
+    const LayerPrograms& layer = programs_->layer(spec_.model, i);
+    device_.replay(first ? *layer.first_backward : *layer.backward, bind_layer(i, place, false));
+  }
+  device_.replay(first ? *programs_->first_embed_backward : *programs_->embed_backward,
+                 bind_embedding(place, false));
 }
 
 void Stage::evaluate() {

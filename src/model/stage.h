@@ -25,8 +25,9 @@ class Stage {
   void initialize(uint64_t seed);
 
   /// Runs a micro-batch in memory place `place` (of num_in_flight). The batch was written to batch_memory(place).
-  void forward(int64_t place);   // with the head: loss and d_stream
-  void backward(int64_t place);  // to the embedding; gradients are added to
+  /// The first micro-batch of a step writes all gradients, the later ones add to them.
+  void forward(int64_t place, bool first);   // with the head: loss, d_stream and the head's gradient
+  void backward(int64_t place, bool first);  // to the embedding
   /// Layers and head without gradients: adds to evaluation_scalars(). Uses the memory of place 0.
   void evaluate();
   /// The same, but leaves all logits [T, V] f32 in the returned memory.

@@ -14,6 +14,8 @@ namespace moesaic {
 struct LayerPrograms {
   ActivationTable activations;
   std::unique_ptr<Plan> forward, backward, evaluate;
+  std::unique_ptr<Plan>
+      first_backward;  // of a step's first micro-batch: writes gradients instead of adding to them
 };
 
 struct StagePrograms {
@@ -26,10 +28,10 @@ struct StagePrograms {
   std::vector<const Plan*> plans() const;
 
   std::unique_ptr<LayerPrograms> moe, dense;  // absent when the model has no such layer
-  std::unique_ptr<Plan> embed, embed_backward;
-  std::unique_ptr<Plan> head;           // final norm, loss and their gradients -> d_stream
-  std::unique_ptr<Plan> head_evaluate;  // final norm and loss
-  std::unique_ptr<Plan> logits;         // final norm and all logits [T, V] f32 in slot `next`
+  std::unique_ptr<Plan> embed, embed_backward, first_embed_backward;
+  std::unique_ptr<Plan> head, first_head;  // final norm, loss and their gradients -> d_stream
+  std::unique_ptr<Plan> head_evaluate;     // final norm and loss
+  std::unique_ptr<Plan> logits;            // final norm and all logits [T, V] f32 in slot `next`
 };
 
 }  // namespace moesaic

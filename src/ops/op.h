@@ -3,6 +3,7 @@
 // records one node, and a body per device. An op's folder holds
 //   <op>.h        the contract: shapes, rounding points, formulas, cost
 //   <op>.cpp      checks, cost, recording
+//   <op>_bodies.h the bodies' declarations, one per device
 //   <op>_cpu.cpp  the readable reference, FP32 or BF16
 //   <op>_cuda.cu  the kernel
 // Accumulation: activation gradients are written (=), parameter gradients are added to (+=), always FP32.
@@ -18,9 +19,18 @@ namespace moesaic::ops {
 
 /// The body for the program's device. Devices without data get an empty one.
 template <class Args>
-Run body(const Program& g, void (*cpu)(const OpContext&, const Args&), const Args& args) {
+Run body(const Program& g, void (*cpu)(const OpContext&, const Args&),
+         void (*cuda)(const OpContext&, const Args&), const Args& args) {
   if (g.device() == DeviceKind::cpu) return [cpu, args](const OpContext& c) { cpu(c, args); };
+  if (g.device() == DeviceKind::cuda) return [cuda, args](const OpContext& c) { cuda(c, args); };
   return [](const OpContext&) {};
+}
+
+/// Device memory that a CUDA body works in, planned like any temp: args.scratch = scratch(g, bytes), and out(args.scratch)
+/// among the accesses. Absent on other devices (their bodies need none), and when bytes is 0.
+inline Handle scratch(Program& g, const char* op, int64_t bytes) {
+  if (g.device() != DeviceKind::cuda || bytes == 0) return {};
+  return g.temp(std::string("scratch of ") + op, DType::u8, {bytes});
 }
 
 /// Bytes of these tensors together, absent ones left out: what an op that reads or writes each once must

@@ -1,9 +1,9 @@
 #include "optim/optimizer.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
+#include "base/rng.h"
+#include "ops/initialize/initialize.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/router/router.h"
 
@@ -79,6 +79,8 @@ Optimizer::Optimizer(Stage& stage, Reducer& reducer, const OptimConfig& config)
                                .ok = step.ok,
                                .rate = static_cast<float>(spec.model.router.bias_rate)});
   step_ = std::make_unique<Plan>(std::move(g));
+  bindings_.front() =
+      arena.allocate(Purpose::buffers, "workspace of the optimizer", step_->workspace_bytes());
 }
 
 std::vector<ops::ElementRange> Optimizer::decayed(int32_t bucket) const {
@@ -108,25 +110,35 @@ std::byte* Optimizer::state(const char* kind, size_t bucket) const {
 void Optimizer::make_master(uint64_t seed) {
   if (stage_.spec().dtype != DType::bf16) return;
   const auto& buckets = stage_.table().buckets();
-  for (const ParameterRow& row : stage_.table().rows()) {
-    const Bucket& bucket = buckets[static_cast<size_t>(row.bucket)];
-    const int64_t first = reducer_.shard_index(row.bucket) * bucket.shard();
-    const int64_t begin = std::max(row.offset, first);
-    const int64_t end = std::min(row.offset + row.shape.numel(), first + bucket.shard());
-    if (begin >= end) continue;
-    std::vector<float> values(static_cast<size_t>(end - begin));
-    initial_values(row, seed, begin - row.offset, end - begin, values.data());
-    // Upper half: the master rounded to nearest, ties away from zero; lower half: what is missing, signed.
-    std::vector<uint16_t> upper(values.size()), lower(values.size());
-    for (size_t i = 0; i < values.size(); ++i) {
-      const auto bits = std::bit_cast<uint32_t>(values[i]);
-      upper[i] = static_cast<uint16_t>((bits + 0x8000u) >> 16);
-      lower[i] = static_cast<uint16_t>(bits);
-    }
-    stage_.device().store(state("remainder", static_cast<size_t>(row.bucket)) + 2 * (begin - first),
-                          lower.data(), 2 * (end - begin));
-    stage_.device().store(stage_.weights(row.bucket) + 2 * begin, upper.data(), 2 * (end - begin));
+  Program g("initialize master weights", stage_.device().kind());
+  g.segment("initialize");
+  Bindings bindings{nullptr};
+  std::vector<Slot> weights, remainders;
+  for (size_t b = 0; b < buckets.size(); ++b) {
+    weights.push_back(g.slot(buckets[b].name));
+    bindings.push_back(stage_.weights(static_cast<int32_t>(b)));
+    remainders.push_back(g.slot("remainder of " + buckets[b].name));
+    bindings.push_back(state("remainder", b));
   }
+  for (const ParameterRow& row : stage_.table().rows()) {
+    const auto b = static_cast<size_t>(row.bucket);
+    const int64_t first = reducer_.shard_index(row.bucket) * buckets[b].shard();
+    const int64_t begin = std::max(row.offset, first);
+    const int64_t end = std::min(row.offset + row.shape.numel(), first + buckets[b].shard());
+    if (begin >= end) continue;
+    ops::initialize(
+        g, Stream::compute,
+        {.y = g.external(weights[b], 2 * begin, row.name, DType::bf16, {end - begin}),
+         .remainder = g.external(remainders[b], 2 * (begin - first), "remainder", DType::u16, {end - begin}),
+         .seed = seed,
+         .stream = stream_of(row.name),
+         .first = begin - row.offset,
+         .mean = row.mean(),
+         .std = static_cast<float>(row.std)});
+  }
+  const Plan plan(std::move(g));
+  stage_.device().replay(plan, bindings);
+  stage_.device().synchronize();
 }
 
 void Optimizer::step() {

@@ -46,12 +46,4 @@ int64_t ParameterTable::num_parameters() const {
   return sum;
 }
 
-void initial_values(const ParameterRow& row, uint64_t seed, int64_t begin, int64_t count, float* values) {
-  const uint64_t stream = stream_of(row.name);
-  const auto std = static_cast<float>(row.std);
-  for (int64_t i = 0; i < count; ++i)
-    values[i] =
-        row.init == Init::ones ? 1.0f : std * random_normal(seed, stream, static_cast<uint64_t>(begin + i));
-}
-
 }  // namespace moesaic

@@ -33,6 +33,7 @@ struct ParameterRow {
   std::string device_tensor;  // "layers.3.experts.w13"
   int32_t bucket = -1;
   int64_t offset = 0;  // elements from the bucket's start
+  float mean() const { return init == Init::ones ? 1.0f : 0.0f; }
 };
 
 struct Bucket {
@@ -70,9 +71,5 @@ class ParameterTable {
   std::vector<ParameterRow> rows_;
   std::vector<Bucket> buckets_;
 };
-
-/// Writes the first values of `count` elements of a row from element `begin` on: a function of (seed, name, index) alone, so that
-/// every layout starts from the same weights.
-void initial_values(const ParameterRow& row, uint64_t seed, int64_t begin, int64_t count, float* values);
 
 }  // namespace moesaic

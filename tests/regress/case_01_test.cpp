@@ -5,12 +5,12 @@
 namespace moesaic::test {
 namespace {
 
+/// Every parameter's; the padding of a bucket is never written.
 void fill_gradients_with_nan(Session& session) {
-  const auto& buckets = session.stage().table().buckets();
-  for (size_t b = 0; b < buckets.size(); ++b) {
-    const std::vector<float> nan(static_cast<size_t>(buckets[b].padded), NAN);
-    session.stage().device().store(session.stage().grads(static_cast<int32_t>(b)), nan.data(),
-                                   4 * buckets[b].padded);
+  for (const ParameterRow& row : session.stage().table().rows()) {
+    const std::vector<float> nan(static_cast<size_t>(row.shape.numel()), NAN);
+    session.stage().device().store(session.stage().grads(row.bucket) + row.offset, nan.data(),
+                                   4 * row.shape.numel());
   }
 }
 

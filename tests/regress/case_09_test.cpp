@@ -88,8 +88,8 @@ TEST(Case09, AnInfInOneExpertGradientOnOneRankSkipsTheStepOnAllRanks) {
       session.reducer().begin_step();
       session.feed().send_scalars(2 * batch.num_counted, 1e-3, 0.1, 0.05, false);
       session.feed().send(batch, 0, 0);
-      stage.forward(0);
-      stage.backward(0);
+      stage.forward(0, true);
+      stage.backward(0, true);
       if (with_inf && rank.rank == 3) {
         const float inf = INFINITY;
         stage.device().store(stage.grads(stage.table().bucket("layers.2.experts")) + 7, &inf, 4);

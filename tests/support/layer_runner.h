@@ -8,6 +8,7 @@
 #include "launch/launch.h"
 #include "model/parameters.h"
 #include "model/stage_programs.h"
+#include "support/initial_values.h"
 #include "support/layout_runner.h"
 
 namespace moesaic::test {
@@ -104,6 +105,7 @@ class LayerRunner {
         ints[layout.offset(2) + t] = static_cast<int32_t>(s.n_rank * s.S / s.n + t % (s.S / s.n));
         ints[layout.offset(3) + t] = static_cast<int32_t>(t / (s.S / s.n));
       }
+      for (int64_t t = 0; t < layout.size(6); ++t) ints[layout.offset(6) + t] = static_cast<int32_t>(t);
     }
     Bytes workspace, weights, grads, experts, d_experts, kept, next, d_stream, batch, stats, step, bias;
   };

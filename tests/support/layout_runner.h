@@ -1,6 +1,7 @@
 #pragma once
 // Runs a configuration for some steps on thread ranks and brings back losses, gradients and weights by logical name, so that
 // any layout can be compared with one rank.
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -36,6 +37,12 @@ struct Around {
   std::function<void(Session&)> finished;  // after the last step; one rank at a time
 };
 
+/// Where the suites run: on the CPU, or on the GPU when the environment has MOESAIC_TEST_DEVICE=cuda.
+inline DeviceKind test_device() {
+  const char* value = std::getenv("MOESAIC_TEST_DEVICE");
+  return value != nullptr && std::string(value) == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
+}
+
 /// A model small enough to run in milliseconds: set-up Z of the bug reports.
 inline Config small_config() {
   Config c;
@@ -58,6 +65,7 @@ inline Config small_config() {
   c.optim.weight_decay = 0;
   c.optim.clip = 0;
   c.run.threads = 1;
+  c.run.device = test_device();
   c.run.comm_timeout = 30;
   return c;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Runs one op (or a few) on a CPU device with host vectors as tensors, for tests: give it inputs, record, run, read.
+// Runs one op (or a few) on a CPU or CUDA device with host vectors as tensors, for tests: give it inputs, record, run, read.
 //
 //   OpRunner r;
 //   Handle x = r.tensor("x", {4, 8}, values), y = r.tensor("y", {4, 8});
@@ -28,8 +28,9 @@ inline std::vector<float> randn(int64_t count, uint64_t seed, float scale = 1) {
 
 class OpRunner {
  public:
-  explicit OpRunner(int num_threads = 1)
-      : program_("test", DeviceKind::cpu), slot_(program_.slot("tensors")), num_threads_(num_threads) {}
+  explicit OpRunner(int num_threads = 1) : OpRunner(DeviceKind::cpu, num_threads) {}
+  explicit OpRunner(DeviceKind kind, int num_threads = 1)
+      : program_("test", kind), slot_(program_.slot("tensors")), num_threads_(num_threads) {}
 
   Program& program() { return program_; }
 
@@ -61,11 +62,16 @@ class OpRunner {
 
   /// Plans and runs the program recorded so far; may be called again (the program is replayed).
   void run() {
-    const auto device = make_cpu_device({.num_threads = num_threads_});
+    const auto device = program_.device() == DeviceKind::cuda
+                            ? make_cuda_device({})
+                            : make_cpu_device({.num_threads = num_threads_});
     const Plan plan(program_);
+    const auto bytes = static_cast<int64_t>(memory_.size());
     std::byte* workspace = device->arena().allocate(Purpose::workspace, "workspace", plan.workspace_bytes());
-    device->replay(plan, {workspace, memory_.data()});
-    device->synchronize();
+    std::byte* tensors = device->arena().allocate(Purpose::buffers, "tensors", bytes);
+    device->store(tensors, memory_.data(), bytes);
+    device->replay(plan, {workspace, tensors});
+    device->fetch(memory_.data(), tensors, bytes);
   }
 
   std::vector<float> get(Handle h) {

@@ -10,21 +10,21 @@ class NullCommunicator : public Communicator {
   int64_t size() const override { return size_; }
   uint64_t take_sequence() override { return 0; }
   uint64_t take_pair_sequence(int64_t, int64_t) override { return 0; }
-  Pending all_gather(uint64_t, const void*, void*, int64_t) override { return done(); }
-  Pending reduce_scatter(uint64_t, const void*, void*, int64_t, DType) override { return done(); }
-  Pending all_reduce(uint64_t, const void*, void*, int64_t, DType) override { return done(); }
-  Pending all_to_all(uint64_t, const void*, void*, int64_t) override { return done(); }
-  Pending all_to_all_blocks(uint64_t, const void*, void*, const std::vector<BlockCopy>&) override {
+  Pending all_gather(const Call&, const void*, void*, int64_t) override { return done(); }
+  Pending reduce_scatter(const Call&, const void*, void*, int64_t, DType) override { return done(); }
+  Pending all_reduce(const Call&, const void*, void*, int64_t, DType) override { return done(); }
+  Pending all_to_all(const Call&, const void*, void*, int64_t) override { return done(); }
+  Pending all_to_all_blocks(const Call&, const void*, void*, const std::vector<BlockCopy>&) override {
     return done();
   }
-  Pending all_to_all_rows(uint64_t, const void*, const int32_t*, void*, const int32_t*, int64_t,
+  Pending all_to_all_rows(const Call&, const void*, const int32_t*, void*, const int32_t*, int64_t,
                           int64_t) override {
     return done();
   }
-  Pending broadcast(uint64_t, const void*, void*, int64_t, int64_t) override { return done(); }
-  Pending barrier(uint64_t) override { return done(); }
-  Pending send(uint64_t, const void*, int64_t, int64_t) override { return done(); }
-  Pending receive(uint64_t, void*, int64_t, int64_t) override { return done(); }
+  Pending broadcast(const Call&, const void*, void*, int64_t, int64_t) override { return done(); }
+  Pending barrier(const Call&) override { return done(); }
+  Pending send(const Call&, const void*, int64_t, int64_t) override { return done(); }
+  Pending receive(const Call&, void*, int64_t, int64_t) override { return done(); }
 
  private:
   static Pending done() {

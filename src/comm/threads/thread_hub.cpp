@@ -11,14 +11,16 @@ namespace moesaic {
 /// One rank's side of one collective, from offer to completion.
 class ThreadHub::Meeting {
  public:
-  Meeting(ThreadWorld& world, Ring& ring, std::vector<int64_t> ranks, size_t me, uint64_t sequence,
-          Offer offer, Pull pull)
+  Meeting(ThreadWorld& world, Ring& ring, std::vector<int64_t> ranks, size_t me, const Call& call,
+          Offer offer, Mover& mover, Pull pull)
       : world_(world),
         ring_(ring),
         ranks_(std::move(ranks)),
         me_(me),
-        sequence_(sequence),
+        sequence_(call.sequence),
+        stream_(call.stream),
         offer_(offer),
+        mover_(mover),
         pull_(std::move(pull)),
         deadline_(now() + world.timeout()) {}
 
@@ -28,6 +30,7 @@ class ThreadHub::Meeting {
       if (sequence_ > kCells && !all([&](Cell& c) { return c.finished >= sequence_ - kCells; }))
         return late();
       Cell& mine = ring_.at(sequence_, me_);
+      offer_.ready = mover_.mark(stream_);
       mine.offer = offer_;
       mine.posted.store(sequence_, std::memory_order_release);
       stage_ = 1;
@@ -37,11 +40,16 @@ class ThreadHub::Meeting {
       std::vector<Offer> offers(ring_.members);
       for (size_t p = 0; p < ring_.members; ++p) offers[p] = ring_.at(sequence_, p).offer;
       compare(offers);
+      for (size_t p = 0; p < ring_.members; ++p)
+        if (p != me_) mover_.wait(stream_, offers[p].ready);
       if (pull_) pull_(offers);
+      ring_.at(sequence_, me_).pulled = mover_.mark(stream_);
       ring_.at(sequence_, me_).finished.store(sequence_, std::memory_order_release);
       stage_ = 2;
     }
     if (!all([&](Cell& c) { return c.finished.load(std::memory_order_acquire) >= sequence_; })) return late();
+    for (size_t p = 0; p < ring_.members; ++p)
+      if (p != me_) mover_.wait(stream_, ring_.at(sequence_, p).pulled);
     return true;
   }
 
@@ -92,7 +100,9 @@ class ThreadHub::Meeting {
   std::vector<int64_t> ranks_;
   size_t me_;
   uint64_t sequence_;
+  void* stream_;
   Offer offer_;
+  Mover& mover_;
   Pull pull_;
   double deadline_;
   int stage_ = 0;
@@ -104,22 +114,28 @@ ThreadHub::ThreadHub(ThreadWorld& world, std::vector<int64_t> ranks)
   for (size_t i = 0; i < ranks_.size() * ranks_.size(); ++i) pairs_.push_back(std::make_unique<Ring>(2));
 }
 
-Pending ThreadHub::meet(Ring& ring, std::vector<int64_t> global_ranks, size_t me, uint64_t sequence,
-                        Offer offer, Pull pull) {
-  auto meeting =
-      std::make_shared<Meeting>(world_, ring, std::move(global_ranks), me, sequence, offer, std::move(pull));
+Mover& ThreadHub::keep(std::unique_ptr<Mover> mover) {
+  const std::lock_guard lock(mutex_);
+  movers_.push_back(std::move(mover));
+  return *movers_.back();
+}
+
+Pending ThreadHub::meet(Ring& ring, std::vector<int64_t> global_ranks, size_t me, const Call& call,
+                        Offer offer, Mover& mover, Pull pull) {
+  auto meeting = std::make_shared<Meeting>(world_, ring, std::move(global_ranks), me, call, offer, mover,
+                                           std::move(pull));
   return [meeting] { return meeting->advance(); };
 }
 
-Pending ThreadHub::collective(int64_t rank, uint64_t sequence, Offer offer, Pull pull) {
-  return meet(ring_, ranks_, static_cast<size_t>(rank), sequence, offer, std::move(pull));
+Pending ThreadHub::collective(int64_t rank, const Call& call, Offer offer, Mover& mover, Pull pull) {
+  return meet(ring_, ranks_, static_cast<size_t>(rank), call, offer, mover, std::move(pull));
 }
 
-Pending ThreadHub::message(int64_t source, int64_t destination, bool sender, uint64_t sequence, Offer offer,
-                           Pull pull) {
+Pending ThreadHub::message(int64_t source, int64_t destination, bool sender, const Call& call, Offer offer,
+                           Mover& mover, Pull pull) {
   MOESAIC_CHECK(source != destination);
   const auto s = static_cast<size_t>(source), d = static_cast<size_t>(destination);
-  return meet(*pairs_[s * ranks_.size() + d], {ranks_[s], ranks_[d]}, sender ? 0 : 1, sequence, offer,
+  return meet(*pairs_[s * ranks_.size() + d], {ranks_[s], ranks_[d]}, sender ? 0 : 1, call, offer, mover,
               std::move(pull));
 }
 

@@ -2,15 +2,18 @@
 // Where the thread ranks of one group meet. Collective number q uses cell q mod kCells of each rank: a rank
 // posts its buffers there, waits until all have, pulls what it needs straight from the others' memory, says
 // so, and is complete when all others have pulled from it. No locks: each cell is written by one rank and
-// read by the others in turn.
+// read by the others in turn. On GPUs the ranks' host threads meet like this when they enqueue; "posted" and "pulled"
+// are then marks on their streams (mover.h), which the others' streams wait for.
 #include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/threads/mover.h"
 
 namespace moesaic {
 
@@ -23,6 +26,7 @@ struct Offer {
   const std::byte* data = nullptr;   // what is sent
   const int32_t* offsets = nullptr;  // all_to_all_rows: send_offsets
   int64_t root = -1;                 // broadcast: its root
+  void* ready = nullptr;             // mark behind which `data` may be read; set by the hub
 };
 
 class ThreadHub {
@@ -33,11 +37,13 @@ class ThreadHub {
   ThreadHub(ThreadWorld& world, std::vector<int64_t> ranks);
 
   int64_t size() const { return static_cast<int64_t>(ranks_.size()); }
-  /// Collective number `sequence` (from 1) of rank `rank` of the group.
-  Pending collective(int64_t rank, uint64_t sequence, Offer offer, Pull pull);
+  /// Takes over a member's mover: its marks may be waited for after that member has gone.
+  Mover& keep(std::unique_ptr<Mover> mover);
+  /// Collective number call.sequence (from 1) of rank `rank` of the group. `mover` is this rank's.
+  Pending collective(int64_t rank, const Call& call, Offer offer, Mover& mover, Pull pull);
   /// A message (from 1 for each pair); pull = null at the sender.
-  Pending message(int64_t source, int64_t destination, bool sender, uint64_t sequence, Offer offer,
-                  Pull pull);
+  Pending message(int64_t source, int64_t destination, bool sender, const Call& call, Offer offer,
+                  Mover& mover, Pull pull);
 
  private:
   static constexpr uint64_t kCells = 64;
@@ -45,6 +51,7 @@ class ThreadHub {
     std::atomic<uint64_t> posted{0};    // number of the collective whose offer is here
     std::atomic<uint64_t> finished{0};  // number of the last collective whose pull is over
     Offer offer;
+    void* pulled = nullptr;  // mark behind this rank's pull
   };
   /// The cells of one meeting of `members` ranks.
   struct Ring {
@@ -55,15 +62,18 @@ class ThreadHub {
   };
   class Meeting;
 
-  Pending meet(Ring& ring, std::vector<int64_t> global_ranks, size_t me, uint64_t sequence, Offer offer,
-               Pull pull);
+  Pending meet(Ring& ring, std::vector<int64_t> global_ranks, size_t me, const Call& call, Offer offer,
+               Mover& mover, Pull pull);
 
   ThreadWorld& world_;
   std::vector<int64_t> ranks_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Mover>> movers_;
   Ring ring_;
   std::vector<std::unique_ptr<Ring>> pairs_;  // [source * size + destination]
 };
 
-std::unique_ptr<Communicator> make_thread_communicator(std::shared_ptr<ThreadHub> hub, int64_t rank);
+std::unique_ptr<Communicator> make_thread_communicator(std::shared_ptr<ThreadHub> hub, int64_t rank,
+                                                       std::unique_ptr<Mover> mover);
 
 }  // namespace moesaic

@@ -80,14 +80,16 @@ std::vector<std::string> ThreadWorld::all_gather(int64_t rank, const std::string
   throw CommError(message_);
 }
 
-std::unique_ptr<Communicator> ThreadWorld::communicator(const std::vector<int64_t>& ranks, int64_t rank) {
+std::unique_ptr<Communicator> ThreadWorld::communicator(const std::vector<int64_t>& ranks, int64_t rank,
+                                                        std::unique_ptr<Mover> mover) {
   const auto at = std::find(ranks.begin(), ranks.end(), rank);
   MOESAIC_CHECK(at != ranks.end(), "rank {} is not in the group", rank);
   const std::lock_guard lock(mutex_);
   const size_t number = taken_[{ranks, rank}]++;
   auto& hubs = hubs_[ranks];
   if (hubs.size() <= number) hubs.push_back(std::make_shared<ThreadHub>(*this, ranks));
-  return make_thread_communicator(hubs[number], at - ranks.begin());
+  return make_thread_communicator(hubs[number], at - ranks.begin(),
+                                  mover ? std::move(mover) : make_cpu_mover());
 }
 
 }  // namespace moesaic

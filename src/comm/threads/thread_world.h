@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/threads/mover.h"
 
 namespace moesaic {
 
@@ -41,7 +42,9 @@ class ThreadWorld {
   /// This rank's end of the group of these global ranks (in order; must contain `rank`). Every member calls
   /// it; the same list always means the same group, and a second call on one rank gives a second, independent
   /// communicator.
-  std::unique_ptr<Communicator> communicator(const std::vector<int64_t>& ranks, int64_t rank);
+  /// `mover`: how this rank moves data (absent: in host memory).
+  std::unique_ptr<Communicator> communicator(const std::vector<int64_t>& ranks, int64_t rank,
+                                             std::unique_ptr<Mover> mover = nullptr);
 
  private:
   struct Status {

@@ -28,8 +28,7 @@ class CpuDevice : public Device {
   DeviceKind kind() const override { return DeviceKind::cpu; }
 
   void replay(const Plan& plan, const Bindings& bindings) override {
-    MOESAIC_CHECK(bindings.size() == plan.program().slots().size(), "{} has {} slots, {} are bound",
-                  plan.program().name(), plan.program().slots().size(), bindings.size());
+    check_bindings(plan, bindings);
     if (chaos()) return enqueue(plan, bindings);
     const auto& nodes = plan.program().nodes();
     Replay replay{&plan, bindings, accesses_left(plan)};

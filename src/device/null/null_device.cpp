@@ -27,7 +27,7 @@ class NullDevice : public Device {
 
   DeviceKind kind() const override { return DeviceKind::null; }
   void replay(const Plan& plan, const Bindings& bindings) override {
-    MOESAIC_CHECK(bindings.size() == plan.program().slots().size(), "{}", plan.program().name());
+    check_bindings(plan, bindings);
     for (const Node& node : plan.program().nodes()) {
       if (node.take_sequence) node.take_sequence();
       count(node);

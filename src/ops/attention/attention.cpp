@@ -1,6 +1,6 @@
 #include "ops/attention/attention.h"
 
-#include "ops/attention/attention_cpu.h"
+#include "ops/attention/attention_bodies.h"
 #include "ops/op.h"
 
 namespace moesaic::ops {
@@ -26,29 +26,43 @@ double check(const Program& g, const Args& args, std::initializer_list<Handle> o
 
 }  // namespace
 
-void attention_forward(Program& g, Stream stream, const AttentionForward& args) {
+void attention_forward(Program& g, Stream stream, const AttentionForward& given) {
+  AttentionForward args = given;
   const double products = check(g, args, {args.o});
+  if (g.device() == DeviceKind::cuda)
+    args.scratch = scratch(g, "attention_forward", attention_forward_scratch(g, args));
   g.add({.name = "attention_forward",
          .streams = {stream},
-         .accesses = accesses({in(args.qkv), in(args.doc_start), out(args.o), out(args.lse)}),
+         .accesses =
+             accesses({in(args.qkv), in(args.doc_start), out(args.o), out(args.lse), out(args.scratch)}),
          .cost = {.work = Work::attention,
                   .operations = 2 * products,
-                  .bytes = bytes_of(g, {args.qkv, args.doc_start, args.o, args.lse})},
-         .run = body(g, attention_forward_cpu, args)});
+                  .bytes = bytes_of(g, {args.qkv, args.doc_start, args.o, args.lse}),
+                  .m = g.shape(args.qkv)[1],
+                  .n = args.num_heads,
+                  .k = args.head_dim},
+         .run = body(g, attention_forward_cpu, attention_forward_cuda, args)});
 }
 
-void attention_backward(Program& g, Stream stream, const AttentionBackward& args) {
+void attention_backward(Program& g, Stream stream, const AttentionBackward& given) {
+  AttentionBackward args = given;
   const double products = check(g, args, {args.o, args.d_o});
   MOESAIC_CHECK(g.dtype(args.d_qkv) == g.dtype(args.qkv) &&
                 g.shape(args.d_qkv).numel() == g.shape(args.qkv).numel());
+  if (g.device() == DeviceKind::cuda)
+    args.scratch = scratch(g, "attention_backward", attention_backward_scratch(g, args));
   g.add({.name = "attention_backward",
          .streams = {stream},
-         .accesses = accesses(
-             {in(args.d_o), in(args.qkv), in(args.o), in(args.lse), in(args.doc_start), out(args.d_qkv)}),
+         .accesses = accesses({in(args.d_o), in(args.qkv), in(args.o), in(args.lse), in(args.doc_start),
+                               out(args.d_qkv), out(args.scratch)}),
          .cost = {.work = Work::attention,
                   .operations = 5 * products,
-                  .bytes = bytes_of(g, {args.d_o, args.qkv, args.o, args.lse, args.doc_start, args.d_qkv})},
-         .run = body(g, attention_backward_cpu, args)});
+                  .bytes = bytes_of(g, {args.d_o, args.qkv, args.o, args.lse, args.doc_start, args.d_qkv}),
+                  .m = g.shape(args.qkv)[1],
+                  .n = args.num_heads,
+                  .k = args.head_dim,
+                  .adds = true},
+         .run = body(g, attention_backward_cpu, attention_backward_cuda, args)});
 }
 
 }  // namespace moesaic::ops

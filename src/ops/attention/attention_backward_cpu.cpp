@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "ops/attention/attention_cpu.h"
+#include "ops/attention/attention_bodies.h"
 #include "ops/attention/blocks.h"
 #include "ops/cpu_op.h"
 #include "ops/vector_math.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/dispatch_plan/dispatch_plan_cpu.h"
+#include "ops/dispatch_plan/dispatch_plan_bodies.h"
 #include "ops/op.h"
 
 namespace moesaic::ops {
@@ -20,6 +20,20 @@ void check_placement(const DispatchPlan& args) {
 }
 
 }  // namespace
+
+PlanChunks plan_chunks(int64_t e, int64_t tokens_per_rank, int64_t top_k) {
+  // Short chunks spread small plans over the GPU; many of them would make the tables of large ones slow to scan.
+  const int64_t slots = std::max<int64_t>(128, e * tokens_per_rank * top_k / 2048);
+  const int64_t tokens = std::max<int64_t>(1, slots / top_k);
+  const int64_t per_rank = std::max<int64_t>(1, ceil_div(tokens_per_rank, tokens));
+  return {tokens, per_rank, e * per_rank};
+}
+
+int64_t dispatch_plan_scratch(const PlanChunks& chunks, int64_t e, int64_t num_local_experts, bool a2a) {
+  // Counts and their sums per chunk, and two totals per expert.
+  const int64_t experts = num_local_experts * (2 * chunks.count + 2), ranks = e * (2 * chunks.count + 1);
+  return 4 * (experts + (a2a ? ranks : 0));
+}
 
 void dispatch_plan(Program& g, Stream stream, const DispatchPlan& args) {
   const Shape& indices = g.shape(args.indices);
@@ -43,16 +57,25 @@ void dispatch_plan(Program& g, Stream stream, const DispatchPlan& args) {
     MOESAIC_CHECK(g.shape(args.recv_offsets).numel() == args.e + 1);
     MOESAIC_CHECK(g.shape(args.token_send).numel() == T * args.e);
   }
+  DispatchPlan planned = args;
+  if (g.device() == DeviceKind::cuda) {
+    MOESAIC_CHECK(static_cast<int64_t>(args.owner.size()) <= kMostPlanned && args.e <= kMostPlanned &&
+                      args.num_local_experts <= kMostPlanned,
+                  "{} experts on {} ranks", args.owner.size(), args.e);
+    planned.scratch = scratch(g, "dispatch_plan",
+                              dispatch_plan_scratch(plan_chunks(args.e, T, K), args.e, args.num_local_experts,
+                                                    static_cast<bool>(args.recv_token)));
+  }
   g.add({.name = "dispatch_plan",
          .streams = {stream},
-         .accesses =
-             accesses({in(args.indices), out(args.offsets), out(args.row_recv), out(args.row_slot),
-                       out(args.slot_row), inout(args.overflow), out(args.send_token), out(args.send_offsets),
-                       out(args.recv_offsets), out(args.recv_token), out(args.token_send)}),
+         .accesses = accesses({in(args.indices), out(args.offsets), out(args.row_recv), out(args.row_slot),
+                               out(args.slot_row), inout(args.overflow), out(args.send_token),
+                               out(args.send_offsets), out(args.recv_offsets), out(args.recv_token),
+                               out(args.token_send), out(planned.scratch)}),
          .cost = {.bytes = bytes_of(g, {args.indices, args.offsets, args.row_recv, args.row_slot,
                                         args.slot_row, args.overflow, args.send_token, args.send_offsets,
                                         args.recv_offsets, args.recv_token, args.token_send})},
-         .run = body(g, dispatch_plan_cpu, args)});
+         .run = body(g, dispatch_plan_cpu, dispatch_plan_cuda, planned)});
 }
 
 }  // namespace moesaic::ops

@@ -35,6 +35,7 @@ struct DispatchPlan {
   Handle send_token, send_offsets, recv_offsets, recv_token, token_send;
   std::vector<int32_t> owner, local;
   int64_t e = 1, rank = 0, num_local_experts = 0;
+  Handle scratch;  // CUDA's working memory; filled in by the op
 };
 void dispatch_plan(Program& g, Stream stream, const DispatchPlan& args);
 

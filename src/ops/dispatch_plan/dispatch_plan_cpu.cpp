@@ -1,4 +1,4 @@
-#include "ops/dispatch_plan/dispatch_plan_cpu.h"
+#include "ops/dispatch_plan/dispatch_plan_bodies.h"
 
 #include <algorithm>
 #include <vector>

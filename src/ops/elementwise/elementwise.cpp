@@ -1,6 +1,6 @@
 #include "ops/elementwise/elementwise.h"
 
-#include "ops/elementwise/elementwise_cpu.h"
+#include "ops/elementwise/elementwise_bodies.h"
 #include "ops/op.h"
 
 namespace moesaic::ops {
@@ -10,7 +10,7 @@ void zero(Program& g, Stream stream, Handle y) {
          .streams = {stream},
          .accesses = {out(y)},
          .cost = {.bytes = bytes_of(g, {y})},
-         .run = body(g, zero_cpu, Zero{y})});
+         .run = body(g, zero_cpu, zero_cuda, Zero{y})});
 }
 
 void copy(Program& g, Stream stream, Handle x, Handle y) {
@@ -20,7 +20,7 @@ void copy(Program& g, Stream stream, Handle x, Handle y) {
          .streams = {stream},
          .accesses = {in(x), out(y)},
          .cost = {.bytes = bytes_of(g, {x, y})},
-         .run = body(g, copy_cpu, Copy{x, y})});
+         .run = body(g, copy_cpu, copy_cuda, Copy{x, y})});
 }
 
 void add(Program& g, Stream stream, Handle a, Handle b, Handle y) {
@@ -31,7 +31,7 @@ void add(Program& g, Stream stream, Handle a, Handle b, Handle y) {
          .streams = {stream},
          .accesses = {in(a), in(b), out(y)},
          .cost = {.operations = static_cast<double>(g.shape(y).numel()), .bytes = bytes_of(g, {a, b, y})},
-         .run = body(g, add_cpu, Add{a, b, y})});
+         .run = body(g, add_cpu, add_cuda, Add{a, b, y})});
 }
 
 }  // namespace moesaic::ops

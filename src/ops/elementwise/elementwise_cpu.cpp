@@ -1,4 +1,4 @@
-#include "ops/elementwise/elementwise_cpu.h"
+#include "ops/elementwise/elementwise_bodies.h"
 
 #include <algorithm>
 

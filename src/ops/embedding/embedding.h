@@ -15,6 +15,7 @@ void embedding_forward(Program& g, Stream stream, const EmbeddingForward& args);
 /// bit-equal. Cost: T D operations; dx once, min(T, V) rows of dtable twice.
 struct EmbeddingBackward {
   Handle tokens, dx, dtable;
+  Handle scratch;  // CUDA's working memory; filled in by the op
 };
 void embedding_backward(Program& g, Stream stream, const EmbeddingBackward& args);
 

@@ -1,4 +1,4 @@
-#include "ops/embedding/embedding_cpu.h"
+#include "ops/embedding/embedding_bodies.h"
 
 #include <algorithm>
 

@@ -1,6 +1,9 @@
 #include "ops/grouped_matmul/grouped_matmul.h"
 
-#include "ops/grouped_matmul/grouped_matmul_cpu.h"
+#include <algorithm>
+
+#include "ops/grouped_matmul/grouped_matmul_bodies.h"
+#include "ops/grouped_matmul/grouped_scratch.h"
 #include "ops/op.h"
 
 namespace moesaic::ops {
@@ -18,7 +21,35 @@ double row_bytes(const Program& g, Handle h) {
   return static_cast<double>(g.shape(h)[-1] * size_of(g.dtype(h)));
 }
 
+/// Whether tensor cores can make it on the GPU: addresses of 16 bytes at every row.
+bool is_regular(const Program& g, const Shape& w, std::initializer_list<Handle> narrow) {
+  for (Handle h : narrow)
+    if (g.dtype(h) != DType::bf16) return false;
+  return w[1] > 0 && w[1] % 8 == 0 && w[2] > 0 && w[2] % 8 == 0;
+}
+
+int64_t scratch_bytes(const Shape& w) {
+  return kTensorMapBytes + GroupedScratch::table_bytes(w[0]);
+}
+
+/// Bytes for the rows of x that a map leads to.
+int64_t gathered_bytes(const Program& g, Handle x, Handle map) {
+  return map ? GroupedScratch::rows_bytes(g.shape(map).numel(), g.shape(x)[-1]) : 0;
+}
+
 }  // namespace
+
+int64_t grouped_matmul_scratch(const Program& g, const GroupedMatmul& args) {
+  const Shape& w = g.shape(args.w);
+  if (!is_regular(g, w, {args.x, args.w, args.y})) return 0;
+  return scratch_bytes(w) + gathered_bytes(g, args.x, args.x_rows);
+}
+
+int64_t grouped_matmul_weight_grad_scratch(const Program& g, const GroupedMatmulWeightGrad& args) {
+  const Shape& w = g.shape(args.dw);
+  if (!is_regular(g, w, {args.dy, args.x})) return 0;
+  return scratch_bytes(w) + gathered_bytes(g, args.dy, args.dy_rows) + gathered_bytes(g, args.x, args.x_rows);
+}
 
 void grouped_matmul(Program& g, Stream stream, const GroupedMatmul& args) {
   const Shape &x = g.shape(args.x), &w = g.shape(args.w), &y = g.shape(args.y),
@@ -30,14 +61,20 @@ void grouped_matmul(Program& g, Stream stream, const GroupedMatmul& args) {
   MOESAIC_CHECK(args.x_rows ? is_map_of(g, args.x_rows, y.rows()) : x.rows() == y.rows());
   MOESAIC_CHECK(is_float(g.dtype(args.x)) && g.dtype(args.w) == g.dtype(args.x) && is_float(g.dtype(args.y)));
   MOESAIC_CHECK(g.dtype(args.offsets) == DType::i32);
+  GroupedMatmul with_scratch = args;
+  with_scratch.scratch = scratch(g, "grouped_matmul", grouped_matmul_scratch(g, args));
   g.add({.name = "grouped_matmul",
          .streams = {stream},
-         .accesses = accesses({in(args.x), in(args.x_rows), in(args.w), in(args.offsets), out(args.y)}),
+         .accesses = accesses({in(args.x), in(args.x_rows), in(args.w), in(args.offsets), out(args.y),
+                               out(with_scratch.scratch)}),
          .cost = {.work = Work::grouped_matmul,
                   .operations = operations(w, args.expected_rows),
                   .bytes = args.expected_rows * (row_bytes(g, args.x) + row_bytes(g, args.y)) +
-                           bytes_of(g, {args.w})},
-         .run = body(g, grouped_matmul_cpu, args)});
+                           bytes_of(g, {args.w}),
+                  .m = static_cast<int64_t>(args.expected_rows),
+                  .n = y[-1],
+                  .k = x[-1]},
+         .run = body(g, grouped_matmul_cpu, grouped_matmul_cuda, with_scratch)});
 }
 
 void grouped_matmul_weight_grad(Program& g, Stream stream, const GroupedMatmulWeightGrad& args) {
@@ -51,15 +88,22 @@ void grouped_matmul_weight_grad(Program& g, Stream stream, const GroupedMatmulWe
   MOESAIC_CHECK(args.x_rows || x.rows() == num_rows, "{} rows of x for {} of dy", x.rows(), num_rows);
   MOESAIC_CHECK(is_float(g.dtype(args.dy)) && is_float(g.dtype(args.x)) && g.dtype(args.dw) == DType::f32);
   MOESAIC_CHECK(g.dtype(args.offsets) == DType::i32);
+  GroupedMatmulWeightGrad with_scratch = args;
+  with_scratch.scratch =
+      scratch(g, "grouped_matmul_weight_grad", grouped_matmul_weight_grad_scratch(g, args));
   g.add({.name = "grouped_matmul_weight_grad",
          .streams = {stream},
-         .accesses = accesses(
-             {in(args.dy), in(args.dy_rows), in(args.x), in(args.x_rows), in(args.offsets), inout(args.dw)}),
+         .accesses = accesses({in(args.dy), in(args.dy_rows), in(args.x), in(args.x_rows), in(args.offsets),
+                               args.accumulate ? inout(args.dw) : out(args.dw), out(with_scratch.scratch)}),
          .cost = {.work = Work::grouped_matmul,
                   .operations = operations(dw, args.expected_rows),
                   .bytes = args.expected_rows * (row_bytes(g, args.dy) + row_bytes(g, args.x)) +
-                           2 * bytes_of(g, {args.dw})},
-         .run = body(g, grouped_matmul_weight_grad_cpu, args)});
+                           (args.accumulate ? 2 : 1) * bytes_of(g, {args.dw}),
+                  .m = dw[1],
+                  .n = dw[2],
+                  .k = static_cast<int64_t>(args.expected_rows) / std::max<int64_t>(dw[0], 1),
+                  .adds = args.accumulate},
+         .run = body(g, grouped_matmul_weight_grad_cpu, grouped_matmul_weight_grad_cuda, with_scratch)});
 }
 
 }  // namespace moesaic::ops

@@ -16,15 +16,18 @@ struct GroupedMatmul {
   Handle x, x_rows, w, offsets, y;
   bool trans_w = true;
   double expected_rows = 0;
+  Handle scratch;  // CUDA's working memory; filled in by the op
 };
 void grouped_matmul(Program& g, Stream stream, const GroupedMatmul& args);
 
-/// dw [E_local, N, K] += dy[group rows]^T x[group rows], f32; empty groups add nothing.
+/// dw [E_local, N, K] += dy[group rows]^T x[group rows], f32; without accumulate dw = it. Empty groups: zero.
 /// dy [R, N] and x [R, K], f32 or bf16 each, each optionally through a row map i32 [R].
 /// Cost: 2 rows N K operations; dy, x rows once, all of dw twice.
 struct GroupedMatmulWeightGrad {
   Handle dy, dy_rows, x, x_rows, offsets, dw;
+  bool accumulate = true;
   double expected_rows = 0;
+  Handle scratch;  // CUDA's working memory; filled in by the op
 };
 void grouped_matmul_weight_grad(Program& g, Stream stream, const GroupedMatmulWeightGrad& args);
 

@@ -1,4 +1,4 @@
-#include "ops/grouped_matmul/grouped_matmul_cpu.h"
+#include "ops/grouped_matmul/grouped_matmul_bodies.h"
 
 #include "ops/matmul/product.h"
 
@@ -10,11 +10,17 @@ struct Block {
   int64_t group, first, size;
 };
 
-/// Group i has extents(i) to cut, in pieces of kProductRows.
+// Uses of scratch.
+struct GroupedX;
+struct GroupedDy;
+struct GroupedW;
+
+/// Group i has extents(i) to cut, in pieces of kProductRows; at most max_blocks pieces.
 template <class Extents>
-const std::vector<Block>& cut_groups(int64_t num_groups, const Extents& extents) {
+const std::vector<Block>& cut_groups(int64_t num_groups, int64_t max_blocks, const Extents& extents) {
   thread_local std::vector<Block> blocks;
   blocks.clear();
+  blocks.reserve(static_cast<size_t>(max_blocks));
   for (int64_t group = 0; group < num_groups; ++group) {
     const auto [begin, end] = extents(group);
     for (int64_t first = begin; first < end; first += kProductRows)
@@ -39,6 +45,12 @@ Floats mapped_rows(const T* from, int64_t stride, const int32_t* map, int64_t fi
              : float_rows<Use>(from + first * stride, stride, nullptr, rows, cols);
 }
 
+/// Which thread meets which rows, and how many, depends on routing; what it takes for them must not.
+template <class F>
+void reserve_on_all_threads(const F& reserve) {
+  parallel_for(num_threads(), [&](int64_t) { reserve(); });
+}
+
 template <class T, class Y>
 void forward(const OpContext& c, const GroupedMatmul& args) {
   const Shape& w_shape = c.shape(args.w);
@@ -46,15 +58,21 @@ void forward(const OpContext& c, const GroupedMatmul& args) {
   const int64_t n = args.trans_w ? out_rows : out_cols, k = args.trans_w ? out_cols : out_rows;
   const T *x = c.in<T>(args.x), *w = c.in<T>(args.w);
   const int32_t* map = in_or_null<int32_t>(c, args.x_rows);
-  const int32_t* offsets = checked_offsets(c, args.offsets, num_groups, c.shape(args.y).rows());
+  const int64_t num_rows = c.shape(args.y).rows(), max_rows = std::min(kProductRows, num_rows);
+  const int32_t* offsets = checked_offsets(c, args.offsets, num_groups, num_rows);
   Y* y = c.out<Y>(args.y);
-  const auto& blocks = cut_groups(
-      num_groups, [&](int64_t i) { return std::pair<int64_t, int64_t>(offsets[i], offsets[i + 1]); });
+  reserve_on_all_threads([&] {
+    reserve_float_rows<GroupedX, T>(map, max_rows, k);
+    reserve_float_rows<GroupedW, T>(nullptr, out_rows, out_cols);
+    reserve_block_product<Y>(false, args.trans_w, max_rows, n, k);
+  });
+  const auto& blocks = cut_groups(num_groups, num_groups + num_rows / kProductRows, [&](int64_t i) {
+    return std::pair<int64_t, int64_t>(offsets[i], offsets[i + 1]);
+  });
   parallel_for(static_cast<int64_t>(blocks.size()), [&](int64_t i) {
     const Block& block = blocks[static_cast<size_t>(i)];
-    const Floats a = mapped_rows<struct GroupedX>(x, k, map, block.first, block.size, k);
-    const Floats b =
-        float_rows<struct GroupedW>(w + block.group * n * k, out_cols, nullptr, out_rows, out_cols);
+    const Floats a = mapped_rows<GroupedX>(x, k, map, block.first, block.size, k);
+    const Floats b = float_rows<GroupedW>(w + block.group * n * k, out_cols, nullptr, out_rows, out_cols);
     block_product(false, args.trans_w, block.size, n, k, a, b, false, y + block.first * n);
   });
 }
@@ -68,16 +86,25 @@ void weight_grad(const OpContext& c, const GroupedMatmulWeightGrad& args) {
   const int32_t *dy_map = in_or_null<int32_t>(c, args.dy_rows), *x_map = in_or_null<int32_t>(c, args.x_rows);
   const int64_t num_rows = args.dy_rows ? c.shape(args.dy_rows).numel() : c.shape(args.dy).rows();
   const int32_t* offsets = checked_offsets(c, args.offsets, num_groups, num_rows);
-  float* dw = c.inout<float>(args.dw);
-  const auto& blocks = cut_groups(num_groups, [&](int64_t) { return std::pair<int64_t, int64_t>(0, n); });
+  float* dw = args.accumulate ? c.inout<float>(args.dw) : c.out<float>(args.dw);
+  const int64_t max_rows = std::min(kProductRows, num_rows), max_size = std::min(kProductRows, n);
+  reserve_on_all_threads([&] {
+    reserve_float_rows<GroupedDy, DY>(dy_map, max_rows, max_size);
+    reserve_float_rows<GroupedX, X>(x_map, max_rows, k);
+    reserve_block_product<float>(true, false, max_size, k, max_rows);
+  });
+  const auto& blocks = cut_groups(num_groups, num_groups * ceil_div(n, kProductRows),
+                                  [&](int64_t) { return std::pair<int64_t, int64_t>(0, n); });
   parallel_for(static_cast<int64_t>(blocks.size()), [&](int64_t i) {
     const Block& block = blocks[static_cast<size_t>(i)];
-    const int64_t end = offsets[block.group + 1];
-    for (int64_t row = offsets[block.group]; row < end; row += kProductRows) {
+    const int64_t begin = offsets[block.group], end = offsets[block.group + 1];
+    float* to = dw + (block.group * n + block.first) * k;
+    if (begin == end && !args.accumulate) std::fill_n(to, block.size * k, 0.0f);
+    for (int64_t row = begin; row < end; row += kProductRows) {
       const int64_t rows = std::min(kProductRows, end - row);
-      const Floats a = mapped_rows<struct GroupedDy>(dy + block.first, n, dy_map, row, rows, block.size);
-      const Floats b = mapped_rows<struct GroupedX>(x, k, x_map, row, rows, k);
-      block_product(true, false, block.size, k, rows, a, b, true, dw + (block.group * n + block.first) * k);
+      const Floats a = mapped_rows<GroupedDy>(dy + block.first, n, dy_map, row, rows, block.size);
+      const Floats b = mapped_rows<GroupedX>(x, k, x_map, row, rows, k);
+      block_product(true, false, block.size, k, rows, a, b, args.accumulate || row > begin, to);
     }
   });
 }

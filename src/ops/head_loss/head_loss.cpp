@@ -1,9 +1,18 @@
 #include "ops/head_loss/head_loss.h"
 
-#include "ops/head_loss/head_loss_cpu.h"
+#include "ops/head_loss/head_loss_bodies.h"
+#include "ops/matmul/gemm_cuda.h"
 #include "ops/op.h"
 
 namespace moesaic::ops {
+
+HeadLossScratch head_loss_scratch(const Shape& logits, int64_t num_tokens, bool bf16_gradient,
+                                  bool with_losses) {
+  HeadLossScratch s{.gradient = kGemmWorkspace};
+  s.losses = s.gradient + (bf16_gradient ? round_up(logits.numel() * size_of(DType::bf16), 256) : 0);
+  s.bytes = s.losses + (with_losses ? num_tokens * size_of(DType::f32) : 0);
+  return s;
+}
 
 void head_loss(Program& g, Stream stream, const HeadLoss& args) {
   const Shape &x = g.shape(args.x), &w = g.shape(args.w), &logits = g.shape(args.logits);
@@ -25,17 +34,26 @@ void head_loss(Program& g, Stream stream, const HeadLoss& args) {
   }
   MOESAIC_CHECK(!args.token_loss ||
                 (g.dtype(args.token_loss) == DType::f32 && g.shape(args.token_loss).numel() == x.rows()));
+  HeadLoss with_scratch = args;
+  with_scratch.scratch = scratch(
+      g, "head_loss",
+      head_loss_scratch(logits, x.rows(), with_gradients && g.dtype(args.x) == DType::bf16, !args.token_loss)
+          .bytes);
   g.add({.name = "head_loss",
          .streams = {stream},
          .accesses = accesses({in(args.x), in(args.w), in(args.targets), in(args.scale), out(args.logits),
-                               inout(args.loss), inout(args.counted), out(args.dx), inout(args.dw),
-                               out(args.token_loss)}),
+                               inout(args.loss), inout(args.counted), out(args.dx),
+                               args.accumulate ? inout(args.dw) : out(args.dw), out(args.token_loss),
+                               out(with_scratch.scratch)}),
          .cost = {.work = Work::matmul,
                   .operations =
                       (with_gradients ? 6 : 2) * static_cast<double>(x.numel()) * static_cast<double>(w[0]),
-                  .bytes = bytes_of(
-                      g, {args.x, args.w, args.targets, args.dx, args.dw, args.dw, args.token_loss})},
-         .run = body(g, head_loss_cpu, args)});
+                  .bytes =
+                      bytes_of(g, {args.x, args.w, args.targets, args.dx, args.dw, args.dw, args.token_loss}),
+                  .m = x.rows(),
+                  .n = w[0],
+                  .k = x[-1]},
+         .run = body(g, head_loss_cpu, head_loss_cuda, with_scratch)});
 }
 
 }  // namespace moesaic::ops

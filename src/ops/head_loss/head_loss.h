@@ -9,12 +9,14 @@ namespace moesaic::ops {
 /// x [T, D], w [V, D], f32 or bf16; targets i32 [T], -1 = not counted. loss f32 [1] += sum over counted
 /// tokens (not a mean); counted i32 [1] += their number. logits: f32 [chunk, V], scratch; its first dim is
 /// the chunk. With dx: dx [T, D] = scale * d(sum of losses)/dx (zero rows where not counted) and dw [V, D]
-/// f32 +=; scale: f32 [1] in device memory (1 / counted tokens of the whole step). Without dx, dw, scale: the
+/// f32 += (without accumulate =); scale: f32 [1] in device memory (1 / counted tokens of the whole step). Without dx, dw, scale: the
 /// loss only. token_loss f32 [T], optional: each token's loss, 0 where not counted. Logits, softmax and loss
 /// in FP32; in BF16 the logits' gradient is rounded to BF16 before its two products. Cost: 2 T V D operations
 /// forward, 4 T V D more with gradients; each tensor but logits once, dw twice.
 struct HeadLoss {
   Handle x, w, targets, scale, logits, loss, counted, dx, dw, token_loss;
+  bool accumulate = true;
+  Handle scratch;  // CUDA's working memory; filled in by the op
 };
 void head_loss(Program& g, Stream stream, const HeadLoss& args);
 

@@ -1,4 +1,4 @@
-#include "ops/head_loss/head_loss_cpu.h"
+#include "ops/head_loss/head_loss_bodies.h"
 
 #include <algorithm>
 #include <cmath>
@@ -46,7 +46,8 @@ void run(const OpContext& c, const HeadLoss& args) {
   const T *x = c.in<T>(args.x), *w = c.in<T>(args.w);
   const int32_t* targets = c.in<int32_t>(args.targets);
   const float* scale = in_or_null<float>(c, args.scale);
-  float *logits = c.out<float>(args.logits), *dw = inout_or_null<float>(c, args.dw);
+  float *logits = c.out<float>(args.logits),
+        *dw = args.accumulate ? inout_or_null<float>(c, args.dw) : out_or_null<float>(c, args.dw);
   T* dx = out_or_null<T>(c, args.dx);
   float* losses = out_or_null<float>(c, args.token_loss);
   if (losses == nullptr) losses = scratch<struct HeadLosses>(num_tokens);
@@ -61,7 +62,8 @@ void run(const OpContext& c, const HeadLoss& args) {
     });
     if (!dx) continue;
     product(false, false, rows, width, num_logits, logits, w, false, dx + first * width);
-    product(true, false, num_logits, width, rows, logits, x + first * width, true, dw);
+    product(true, false, num_logits, width, rows, logits, x + first * width, args.accumulate || first > 0,
+            dw);
   }
   double sum = 0;
   for (int64_t t = 0; t < num_tokens; ++t) sum += static_cast<double>(losses[t]);

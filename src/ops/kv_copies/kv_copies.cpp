@@ -1,6 +1,6 @@
 #include "ops/kv_copies/kv_copies.h"
 
-#include "ops/kv_copies/kv_copies_cpu.h"
+#include "ops/kv_copies/kv_copies_bodies.h"
 #include "ops/op.h"
 
 namespace moesaic::ops {
@@ -14,7 +14,7 @@ void sum_kv_copies(Program& g, Stream stream, const SumKvCopies& args) {
          .streams = {stream},
          .accesses = {in(args.x), out(args.y)},
          .cost = {.operations = static_cast<double>(x.numel()), .bytes = bytes_of(g, {args.x, args.y})},
-         .run = body(g, sum_kv_copies_cpu, args)});
+         .run = body(g, sum_kv_copies_cpu, sum_kv_copies_cuda, args)});
 }
 
 }  // namespace moesaic::ops

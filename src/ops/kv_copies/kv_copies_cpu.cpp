@@ -1,4 +1,4 @@
-#include "ops/kv_copies/kv_copies_cpu.h"
+#include "ops/kv_copies/kv_copies_bodies.h"
 
 #include "device/cpu/threads.h"
 

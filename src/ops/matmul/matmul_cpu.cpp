@@ -1,4 +1,4 @@
-#include "ops/matmul/matmul_cpu.h"
+#include "ops/matmul/matmul_bodies.h"
 
 #include "ops/matmul/product.h"
 

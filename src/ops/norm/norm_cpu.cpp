@@ -1,4 +1,4 @@
-#include "ops/norm/norm_cpu.h"
+#include "ops/norm/norm_bodies.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 #include "ops/optimizer/optimizer.h"
 
 #include "ops/op.h"
-#include "ops/optimizer/optimizer_cpu.h"
+#include "ops/optimizer/optimizer_bodies.h"
 
 namespace moesaic::ops {
 namespace {
@@ -55,7 +55,7 @@ void adamw(Program& g, Stream stream, const AdamW& args) {
          .streams = {stream},
          .accesses = std::move(list),
          .cost = cost,
-         .run = body(g, adamw_cpu, args)});
+         .run = body(g, adamw_cpu, adamw_cuda, args)});
 }
 
 void sgd(Program& g, Stream stream, const Sgd& args) {
@@ -67,7 +67,7 @@ void sgd(Program& g, Stream stream, const Sgd& args) {
          .streams = {stream},
          .accesses = std::move(list),
          .cost = cost,
-         .run = body(g, sgd_cpu, args)});
+         .run = body(g, sgd_cpu, sgd_cuda, args)});
 }
 
 }  // namespace moesaic::ops

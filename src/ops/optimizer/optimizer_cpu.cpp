@@ -1,4 +1,4 @@
-#include "ops/optimizer/optimizer_cpu.h"
+#include "ops/optimizer/optimizer_bodies.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,9 @@
 #include "ops/qk_rope/qk_rope.h"
 
+#include <algorithm>
+
 #include "ops/op.h"
-#include "ops/qk_rope/qk_rope_cpu.h"
+#include "ops/qk_rope/qk_rope_bodies.h"
 
 namespace moesaic::ops {
 namespace {
@@ -38,10 +40,15 @@ void qk_rope_forward(Program& g, Stream stream, const QkRopeForward& args) {
              accesses({in(args.qkv), in(args.positions), in(args.gain_q), in(args.gain_k), out(args.out)}),
          .cost = {.operations = (args.gain_q ? 7 : 3) * turned(g, args.qkv, args),
                   .bytes = bytes_of(g, {args.qkv, args.positions, args.gain_q, args.gain_k, args.out})},
-         .run = body(g, qk_rope_forward_cpu, args)});
+         .run = body(g, qk_rope_forward_cpu, qk_rope_forward_cuda, args)});
 }
 
-void qk_rope_backward(Program& g, Stream stream, const QkRopeBackward& args) {
+int64_t qk_rope_backward_blocks(int64_t num_rows) {
+  return std::min<int64_t>(num_rows, 132 * 2);  // what the GPU holds at once
+}
+
+void qk_rope_backward(Program& g, Stream stream, const QkRopeBackward& given) {
+  QkRopeBackward args = given;
   check(g, args.d_out, args.d_qkv, args);
   if (args.gain_q) {
     MOESAIC_CHECK(g.shape(args.qkv).numel() == g.shape(args.d_out).numel() &&
@@ -51,15 +58,19 @@ void qk_rope_backward(Program& g, Stream stream, const QkRopeBackward& args) {
   } else {
     MOESAIC_CHECK(!args.qkv && !args.d_gain_q && !args.d_gain_k, "qkv and gradients of gains go with gains");
   }
+  if (args.gain_q)
+    args.scratch = scratch(g, "qk_rope_backward",
+                           4 * 2 * args.head_dim * qk_rope_backward_blocks(g.shape(args.d_out).rows()));
   g.add({.name = "qk_rope_backward",
          .streams = {stream},
-         .accesses = accesses({in(args.d_out), in(args.qkv), in(args.positions), in(args.gain_q),
-                               in(args.gain_k), out(args.d_qkv), inout(args.d_gain_q), inout(args.d_gain_k)}),
+         .accesses =
+             accesses({in(args.d_out), in(args.qkv), in(args.positions), in(args.gain_q), in(args.gain_k),
+                       out(args.d_qkv), inout(args.d_gain_q), inout(args.d_gain_k), out(args.scratch)}),
          .cost = {.operations = (args.gain_q ? 15 : 3) * turned(g, args.d_out, args),
                   .bytes = bytes_of(g, {args.d_out, args.qkv, args.positions, args.gain_q, args.gain_k,
                                         args.d_qkv}) +
                            2 * bytes_of(g, {args.d_gain_q, args.d_gain_k})},
-         .run = body(g, qk_rope_backward_cpu, args)});
+         .run = body(g, qk_rope_backward_cpu, qk_rope_backward_cuda, args)});
 }
 
 }  // namespace moesaic::ops

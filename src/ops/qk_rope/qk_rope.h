@@ -2,7 +2,7 @@
 // What stands between the QKV projection and attention: an optional RMSNorm of each query and key head
 // (Qwen3), then rotary positions (Su et al., 2021) in the half-split form of Hugging Face: pairs (i, i +
 // A/2). Layout of qkv: [T, (H + 2 G) A], a row is [H query heads | G key heads | G value heads]. Values are
-// copied.
+// copied. On a GPU a head has at most 512 elements.
 #include "device/program.h"
 
 namespace moesaic::ops {
@@ -24,6 +24,7 @@ struct QkRopeBackward {
   Handle d_out, qkv, positions, gain_q, gain_k, d_qkv, d_gain_q, d_gain_k;
   int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
   float theta = 10000, eps = 1e-5f;
+  Handle scratch;  // CUDA's working memory; filled in by the op
 };
 void qk_rope_backward(Program& g, Stream stream, const QkRopeBackward& args);
 

@@ -1,4 +1,4 @@
-#include "ops/qk_rope/qk_rope_cpu.h"
+#include "ops/qk_rope/qk_rope_bodies.h"
 
 #include <algorithm>
 

@@ -1,7 +1,9 @@
 #include "ops/rmsnorm/rmsnorm.h"
 
+#include <algorithm>
+
 #include "ops/op.h"
-#include "ops/rmsnorm/rmsnorm_cpu.h"
+#include "ops/rmsnorm/rmsnorm_bodies.h"
 
 namespace moesaic::ops {
 namespace {
@@ -32,21 +34,31 @@ void rmsnorm_forward(Program& g, Stream stream, const RmsNormForward& args) {
              {in(args.x), in(args.residual), in(args.gain), out(args.sum), out(args.y), out(args.rstd)}),
          .cost = {.operations = (args.residual ? 5.0 : 4.0) * static_cast<double>(g.shape(args.x).numel()),
                   .bytes = bytes_of(g, {args.x, args.residual, args.gain, args.sum, args.y, args.rstd})},
-         .run = body(g, rmsnorm_forward_cpu, args)});
+         .run = body(g, rmsnorm_forward_cpu, rmsnorm_forward_cuda, args)});
 }
 
-void rmsnorm_backward(Program& g, Stream stream, const RmsNormBackward& args) {
+int64_t rmsnorm_backward_blocks(int64_t num_rows, int64_t width) {
+  constexpr int64_t kMultiprocessors = 132;
+  const int64_t resident = width <= 1024 ? 8 : width <= 2048 ? 4 : width <= 4096 ? 2 : 1;
+  return std::min(num_rows, kMultiprocessors * resident);
+}
+
+void rmsnorm_backward(Program& g, Stream stream, const RmsNormBackward& given) {
+  RmsNormBackward args = given;
   check_same(g, args.x, {args.dy, args.add, args.dx});
   check_gain(g, args.x, args.gain, args.rstd);
   MOESAIC_CHECK(g.dtype(args.dgain) == DType::f32 && g.shape(args.dgain).numel() == g.shape(args.x)[-1]);
+  args.scratch =
+      scratch(g, "rmsnorm_backward",
+              4 * g.shape(args.x)[-1] * rmsnorm_backward_blocks(g.shape(args.x).rows(), g.shape(args.x)[-1]));
   g.add({.name = "rmsnorm_backward",
          .streams = {stream},
          .accesses = accesses({in(args.dy), in(args.x), in(args.gain), in(args.rstd), in(args.add),
-                               out(args.dx), inout(args.dgain)}),
+                               out(args.dx), inout(args.dgain), out(args.scratch)}),
          .cost = {.operations = (args.add ? 11.0 : 10.0) * static_cast<double>(g.shape(args.x).numel()),
                   .bytes = bytes_of(g, {args.dy, args.x, args.gain, args.rstd, args.add, args.dx}) +
                            2 * bytes_of(g, {args.dgain})},
-         .run = body(g, rmsnorm_backward_cpu, args)});
+         .run = body(g, rmsnorm_backward_cpu, rmsnorm_backward_cuda, args)});
 }
 
 }  // namespace moesaic::ops

@@ -21,6 +21,7 @@ void rmsnorm_forward(Program& g, Stream stream, const RmsNormForward& args);
 struct RmsNormBackward {
   Handle dy, x, gain, rstd, add, dx, dgain;
   float eps = 1e-5f;
+  Handle scratch;  // CUDA's working memory; filled in by the op
 };
 void rmsnorm_backward(Program& g, Stream stream, const RmsNormBackward& args);
 

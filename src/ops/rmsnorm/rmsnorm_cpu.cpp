@@ -1,4 +1,4 @@
-#include "ops/rmsnorm/rmsnorm_cpu.h"
+#include "ops/rmsnorm/rmsnorm_bodies.h"
 
 #include <algorithm>
 

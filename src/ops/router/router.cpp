@@ -1,7 +1,7 @@
 #include "ops/router/router.h"
 
 #include "ops/op.h"
-#include "ops/router/router_cpu.h"
+#include "ops/router/router_bodies.h"
 
 namespace moesaic::ops {
 namespace {
@@ -15,6 +15,7 @@ void check_f32(const Program& g, Handle h, const Shape& shape) {
 Shape check_router(const Program& g, Handle logits, Handle indices, Handle weights, Handle probs, Handle lse,
                    const RouterConfig& config) {
   const int64_t T = g.shape(logits).rows(), E = g.shape(logits)[-1], K = g.shape(indices)[-1];
+  MOESAIC_CHECK(g.device() != DeviceKind::cuda || E <= kMostCudaExperts, "{} experts", E);
   check_f32(g, logits, {T, E});
   check_f32(g, weights, {T, K});
   check_f32(g, probs, {T, E});
@@ -40,7 +41,7 @@ void router_forward(Program& g, Stream stream, const RouterForward& args) {
                                out(args.probs), out(args.lse)}),
          .cost = {.bytes = bytes_of(
                       g, {args.logits, args.bias, args.indices, args.weights, args.probs, args.lse})},
-         .run = body(g, router_forward_cpu, args)});
+         .run = body(g, router_forward_cpu, router_forward_cuda, args)});
 }
 
 void router_backward(Program& g, Stream stream, const RouterBackward& args) {
@@ -62,7 +63,7 @@ void router_backward(Program& g, Stream stream, const RouterBackward& args) {
                        in(args.d_weights), in(args.balance_grad), in(args.scope), out(args.d_logits)}),
          .cost = {.bytes = bytes_of(g, {args.logits, args.indices, args.weights, args.probs, args.lse,
                                         args.d_weights, args.balance_grad, args.scope, args.d_logits})},
-         .run = body(g, router_backward_cpu, args)});
+         .run = body(g, router_backward_cpu, router_backward_cuda, args)});
 }
 
 void router_bias_update(Program& g, Stream stream, const RouterBiasUpdate& args) {
@@ -73,7 +74,7 @@ void router_bias_update(Program& g, Stream stream, const RouterBiasUpdate& args)
          .streams = {stream},
          .accesses = {in(args.counts), inout(args.bias), in(args.ok)},
          .cost = {.bytes = bytes_of(g, {args.counts, args.bias, args.ok})},
-         .run = body(g, router_bias_update_cpu, args)});
+         .run = body(g, router_bias_update_cpu, router_bias_update_cuda, args)});
 }
 
 }  // namespace moesaic::ops

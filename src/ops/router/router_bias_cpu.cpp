@@ -1,4 +1,4 @@
-#include "ops/router/router_cpu.h"
+#include "ops/router/router_bodies.h"
 
 namespace moesaic::ops {
 

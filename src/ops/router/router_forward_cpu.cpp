@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "device/cpu/threads.h"
-#include "ops/router/router_cpu.h"
+#include "ops/router/router_bodies.h"
 #include "ops/vector_math.h"
 
 namespace moesaic::ops {

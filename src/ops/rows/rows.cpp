@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ops/op.h"
-#include "ops/rows/rows_cpu.h"
+#include "ops/rows/rows_bodies.h"
 
 namespace moesaic::ops {
 namespace {
@@ -22,7 +22,7 @@ void gather_rows(Program& g, Stream stream, const GatherRows& args) {
          .streams = {stream},
          .accesses = accesses({in(args.x), in(args.map), in(args.count_of), out(args.y)}),
          .cost = {.bytes = args.expected_rows * (row_bytes(g, args.x) + row_bytes(g, args.y) + 4)},
-         .run = body(g, gather_rows_cpu, args)});
+         .run = body(g, gather_rows_cpu, gather_rows_cuda, args)});
 }
 
 void sum_rows(Program& g, Stream stream, const SumRows& args) {
@@ -42,7 +42,7 @@ void sum_rows(Program& g, Stream stream, const SumRows& args) {
          .cost = {.operations = args.expected_rows * static_cast<double>(x[-1]),
                   .bytes = args.expected_rows * row_bytes(g, args.x) +
                            written * (row_bytes(g, args.add) + row_bytes(g, args.y))},
-         .run = body(g, sum_rows_cpu, args)});
+         .run = body(g, sum_rows_cpu, sum_rows_cuda, args)});
 }
 
 }  // namespace moesaic::ops

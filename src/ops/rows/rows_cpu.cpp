@@ -1,4 +1,4 @@
-#include "ops/rows/rows_cpu.h"
+#include "ops/rows/rows_bodies.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #include "ops/swiglu/swiglu.h"
 
 #include "ops/op.h"
-#include "ops/swiglu/swiglu_cpu.h"
+#include "ops/swiglu/swiglu_bodies.h"
 
 namespace moesaic::ops {
 namespace {
@@ -41,7 +41,7 @@ void swiglu_forward(Program& g, Stream stream, const SwigluForward& args) {
          .accesses = accesses({in(args.h), in(args.weights), in(args.slots), in(args.offsets), out(args.y)}),
          .cost = {.operations = 6 * args.expected_rows * static_cast<double>(g.shape(args.y)[-1]),
                   .bytes = args.expected_rows * (row_bytes(g, args.h) + row_bytes(g, args.y))},
-         .run = body(g, swiglu_forward_cpu, args)});
+         .run = body(g, swiglu_forward_cpu, swiglu_forward_cuda, args)});
 }
 
 void swiglu_backward(Program& g, Stream stream, const SwigluBackward& args) {
@@ -57,7 +57,7 @@ void swiglu_backward(Program& g, Stream stream, const SwigluBackward& args) {
          .cost = {.operations = 15 * args.expected_rows * static_cast<double>(g.shape(args.dy)[-1]),
                   .bytes = args.expected_rows * (row_bytes(g, args.dy) + row_bytes(g, args.h) +
                                                  row_bytes(g, args.dh) + row_bytes(g, args.y))},
-         .run = body(g, swiglu_backward_cpu, args)});
+         .run = body(g, swiglu_backward_cpu, swiglu_backward_cuda, args)});
 }
 
 }  // namespace moesaic::ops

@@ -15,8 +15,8 @@ struct SwigluForward {
 void swiglu_forward(Program& g, Stream stream, const SwigluForward& args);
 
 /// dh from dy; d_weights (shape of weights) = 0 everywhere, then d_weights[slots[r]] = sum over F of dy
-/// silu(a) b for each row (slots are distinct). y, optional: silu(a) b weight again, for FC2's weight
-/// gradient. Cost: 15 operations an element of dy; dy, h, dh, y rows once.
+/// silu(a) b for each row (slots are distinct). y, optional: the forward's y again, to the bit, for FC2's
+/// weight gradient. Cost: 15 operations an element of dy; dy, h, dh, y rows once.
 struct SwigluBackward {
   Handle dy, h, weights, slots, offsets, dh, d_weights, y;
   double expected_rows = 0;

@@ -160,7 +160,9 @@ TEST(Validate, WhatIsNotBuiltYetIsRefusedInPlainWords) {
   EXPECT_THAT(refusal({"layout.pp=2"}), HasSubstr("layout.pp = 2: pipeline stages are not built yet"));
   EXPECT_THAT(refusal({"layout.attention=tp"}), HasSubstr("layout.attention = tp is not built yet"));
   EXPECT_THAT(refusal({"layout.experts=tp"}), HasSubstr("layout.experts = tp is not built yet"));
-  EXPECT_THAT(refusal({"run.device=cuda"}), HasSubstr("run.device = cuda is not built yet"));
+  EXPECT_THAT(refusal({"run.device=sim"}), HasSubstr("run.device = sim is not built yet"));
+  EXPECT_THAT(refusal({"run.device=cuda", "model.num_experts=2048"}), HasSubstr("model.num_experts = 2048"));
+  EXPECT_THAT(refusal({"run.device=cuda", "model.head_dim=514"}), HasSubstr("model.head_dim = 514"));
   EXPECT_THAT(refusal({"run.device=sim"}), HasSubstr("run.device = sim is not built yet"));
   expect_valid({"run.device=null"});
 }

@@ -133,8 +133,17 @@ TEST(RunRanksDeathTest, ARankThatNeverEndsIsLeftBehindWithCode3) {
 
 TEST(RunRanks, ADeviceThatIsNotBuiltIsRefused) {
   RunConfig run = quick();
+  run.device = DeviceKind::sim;
+  EXPECT_THAT(message_of<ConfigError>([&] { run_ranks(run, 2, [](Rank&) {}); }),
+              HasSubstr("sim is not built yet"));
+}
+
+TEST(RunRanks, AGpuThatIsNotThereIsRefused) {
+  if (num_cuda_devices() > 0) GTEST_SKIP() << "this machine has a GPU";
+  RunConfig run = quick();
   run.device = DeviceKind::cuda;
-  EXPECT_THAT(message_of<ConfigError>([&] { run_ranks(run, 2, [](Rank&) {}); }), HasSubstr("cpu and null"));
+  EXPECT_THAT(message_of<Error>([&] { run_ranks(run, 2, [](Rank&) {}); }),
+              HasSubstr("run.device = cuda, but"));
 }
 
 TEST(RunNullRank, SeesAJobOfManyRanks) {

@@ -1,0 +1,46 @@
+#pragma once
+// How a rank that is a thread moves data between the memories of the ranks of its process, and how it orders that against
+// the others' work. On the CPU everything happens in the call; on a GPU it is enqueued on a stream, copies run on copy
+// engines over plain peer pointers, and order comes from events. One per communicator, used by its rank's thread alone.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace moesaic {
+
+class Mover {
+ public:
+  virtual ~Mover() = default;
+
+  /// A mark behind everything enqueued on `stream` so far, for the others to wait for; null when there is nothing to wait
+  /// for. Valid until 60 more collectives of this communicator have been marked.
+  virtual void* mark(void* stream) = 0;
+  /// What is enqueued on `stream` from now on comes after another rank's mark.
+  virtual void wait(void* stream, void* mark) = 0;
+
+  virtual void copy(void* stream, void* to, const void* from, int64_t bytes) = 0;
+  /// From rank `from_rank`'s send buffer to `to_rank`'s receive buffer.
+  virtual void copy_blocks(void* stream, std::byte* to, const std::byte* from, const BlockCopy& blocks,
+                           size_t to_rank, size_t from_rank) = 0;
+  /// Rows of one rank's send buffer, in its order of destinations.
+  struct Rows {
+    const std::byte* data;
+    const int32_t* offsets;  // its send_offsets
+  };
+  /// The rows that `sources` send to rank `me` (Communicator::all_to_all_rows).
+  virtual void copy_rows(void* stream, std::byte* to, const int32_t* recv_offsets,
+                         const std::vector<Rows>& sources, size_t me, int64_t recv_rows,
+                         int64_t row_bytes) = 0;
+  /// out[i] = sum over parts, in order, of their [first + i]; f32, bf16 or i32. out may be parts[k] + first.
+  virtual void sum(void* stream, void* out, const std::vector<const std::byte*>& parts, int64_t first,
+                   int64_t count, DType type) = 0;
+};
+
+std::unique_ptr<Mover> make_cpu_mover();
+/// For ranks on GPUs of this process. ConfigError in a build without CUDA.
+std::unique_ptr<Mover> make_cuda_mover();
+
+}  // namespace moesaic

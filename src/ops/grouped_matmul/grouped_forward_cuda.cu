@@ -1,0 +1,12 @@
+#include "ops/grouped_matmul/grouped_gemm.cuh"
+
+namespace moesaic::ops {
+
+/// y [rows, N] = x [rows, K] w [N, K]^T: both operands run along K in memory.
+void grouped_gemm_forward(cudaStream_t stream, const GroupedScratch& scratch) {
+  using Gemm = GroupedGemm<RowMajor, ColumnMajor, void, cutlass::bfloat16_t,
+                           cutlass::epilogue::collective::EpilogueTileAuto>;
+  Gemm::run(stream, scratch, Gemm::Order::AlongM);
+}
+
+}  // namespace moesaic::ops
