@@ -153,6 +153,7 @@ std::string bench_step(const Config& config, int64_t steps, bool json) {
   check_runnable(config);
   Measured measured = measure(config, steps);
   const Ceilings ceilings = ceilings_of(config, measured);
+  if (measured.seconds.empty()) return {};  // rank 0 is another process's
   const bool gpu = config.run.device == DeviceKind::cuda;
   auto& kinds = measured.kinds;
   const double step = median(measured.seconds),

@@ -1,6 +1,7 @@
 #include "bench/bench.h"
 
 #include "cli/commands.h"
+#include "launch/launch.h"
 
 namespace moesaic::cli {
 
@@ -23,7 +24,9 @@ void add_bench(CLI::App& app) {
       ->capture_default_str();
   step->add_flag("--json", options->json, "one JSON object instead of a table");
   step->callback([options] {
-    std::fputs(bench_step(options->config.load(), options->steps, options->json).c_str(), stdout);
+    const Config config = options->config.load();
+    const std::string report = bench_step(config, options->steps, options->json);
+    if (speaks_for_job(config.run)) std::fputs(report.c_str(), stdout);
   });
 }
 

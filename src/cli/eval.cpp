@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 #include "config/parse.h"
+#include "launch/launch.h"
 
 namespace moesaic::cli {
 
@@ -27,6 +28,7 @@ void add_eval(CLI::App& app) {
     Config config = config_of(CheckpointReader(checkpoint, Verify::sizes));
     apply_settings(config, options->settings);
     const auto result = evaluate_checkpoint(config, checkpoint, options->sequences);
+    if (!speaks_for_job(config.run)) return;
     std::printf("%s\nheld-out loss %.6f nats per token over %lld tokens\n", checkpoint.c_str(), result.loss,
                 static_cast<long long>(result.counted));
   });

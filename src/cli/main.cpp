@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "config/nearest.h"
+#include "launch/launch.h"
 
 namespace {
 
@@ -71,6 +72,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);
     return code == 0 ? 0 : 2;
+  } catch (const moesaic::OtherRankFailed&) {
+    return 1;  // its process says why
   } catch (const moesaic::Error& error) {
     std::fprintf(stderr, "moesaic: %s\n", error.what());
     return 1;

@@ -42,19 +42,17 @@ void start_processes(const Options& options, const Config& config) {
   if (code != 0) throw CLI::RuntimeError(code);
 }
 
-void run(const Config& config, const StopFlag& stop) {
-  TrainSummary summary;
-  try {
-    summary = train(config, stop, stdout);
-  } catch (const OtherRankFailed&) {
-    throw CLI::RuntimeError(1);
-  }
-  if (!speaks_for_job(config.run)) return;
+void print(const TrainSummary& summary) {
   std::printf("%lld steps in %s", static_cast<long long>(summary.steps),
               format_seconds(summary.seconds).c_str());
   if (summary.loss) std::printf(", last loss %.4f", *summary.loss);
   if (summary.val_loss) std::printf(", held-out loss %.4f nats per token", *summary.val_loss);
   std::printf("\n%s\n", summary.checkpoint.c_str());
+}
+
+void run(const Config& config, const StopFlag& stop) {
+  const TrainSummary summary = train(config, stop, stdout);
+  if (speaks_for_job(config.run)) print(summary);
   if (summary.interrupted) throw CLI::RuntimeError(130);
 }
 

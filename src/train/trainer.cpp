@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <chrono>
+#include <mutex>
 #include <optional>
 
 #include "base/error.h"
@@ -9,6 +10,7 @@
 #include "base/units.h"
 #include "config/counts.h"
 #include "config/enum_names.h"
+#include "config/print.h"
 #include "optim/lr_schedule.h"
 #include "report/table.h"
 #include "train/run_checks.h"
@@ -227,10 +229,17 @@ TrainSummary train(const Config& config, const StopFlag& stop, std::FILE* out) {
   const Loader loader = open_data(config, config.train.eval_every > 0);
   check_run_folder(config.run);
   TrainSummary summary;
-  run_ranks(config.run, Mesh(config.layout).world_size(), [&](Rank& rank) {
-    const TrainSummary mine = Trainer(config, rank, loader, stop, out).run();
-    if (rank.rank == 0) summary = mine;
-  });
+  std::mutex mutex;
+  bool known = false;
+  run_ranks(
+      config.run, Mesh(config.layout).world_size(),
+      [&](Rank& rank) {
+        const TrainSummary mine = Trainer(config, rank, loader, stop, out).run();
+        const std::lock_guard lock(mutex);
+        if (rank.rank == 0 || !known) summary = mine;  // a process that is one of several may not hold rank 0
+        known = true;
+      },
+      print_config(config));
   return summary;
 }
 

@@ -27,7 +27,8 @@ class ThreadHub::Meeting {
   bool advance() {
     world_.check();
     if (stage_ == 0) {
-      if (sequence_ > kCells && !all([&](Cell& c) { return c.finished >= sequence_ - kCells; }))
+      if (sequence_ > kCells &&
+          !all([&](Cell& c) { return c.left.load(std::memory_order_acquire) >= sequence_ - kCells; }))
         return late();
       Cell& mine = ring_.at(sequence_, me_);
       offer_.ready = mover_.mark(stream_);
@@ -50,6 +51,7 @@ class ThreadHub::Meeting {
     if (!all([&](Cell& c) { return c.finished.load(std::memory_order_acquire) >= sequence_; })) return late();
     for (size_t p = 0; p < ring_.members; ++p)
       if (p != me_) mover_.wait(stream_, ring_.at(sequence_, p).pulled);
+    ring_.at(sequence_, me_).left.store(sequence_, std::memory_order_release);
     return true;
   }
 
@@ -86,7 +88,7 @@ class ThreadHub::Meeting {
       // Stage 0 waits for those whose part of an older collective still lies in the cell.
       const bool here = stage_ == 2   ? c.finished.load() >= sequence_
                         : stage_ == 1 ? c.posted.load() == sequence_
-                                      : c.finished.load() >= sequence_ - kCells;
+                                      : c.left.load() >= sequence_ - kCells;
       if (!here) missing += (missing.empty() ? "" : ", ") + world_.describe(ranks_[p]);
     }
     world_.abort(fmt::format("{} did not join {} number {} within {:g} s; waiting: {}", missing, offer_.kind,

@@ -50,6 +50,8 @@ class ThreadHub {
   struct alignas(64) Cell {
     std::atomic<uint64_t> posted{0};    // number of the collective whose offer is here
     std::atomic<uint64_t> finished{0};  // number of the last collective whose pull is over
+    std::atomic<uint64_t> left{
+        0};  // number of the last collective whose marks this rank has seen: cells may be reused
     Offer offer;
     void* pulled = nullptr;  // mark behind this rank's pull
   };
