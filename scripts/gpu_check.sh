@@ -23,7 +23,8 @@ build=${MOESAIC_BUILD:-build/cuda}
 out=${OUT:-build/gpu_check}
 mkdir -p "$out"
 if [[ ! -x $build/moesaic ]]; then
-  cmake --preset cuda >"$out/configure.log" && cmake --build --preset cuda -j "$(nproc)" >"$out/build.log" ||
+  scripts/setup.sh
+  { cmake --preset cuda && cmake --build --preset cuda -j "$(nproc)"; } >"$out/build.log" 2>&1 ||
     { tail -n 30 "$out/build.log" >&2; exit 1; }
 fi
 

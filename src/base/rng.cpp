@@ -2,14 +2,13 @@
 
 #include <cmath>
 
+#include "base/fingerprint.h"
 #include "base/philox.h"
 
 namespace moesaic {
 
 uint64_t stream_of(std::string_view name) {
-  uint64_t hash = 14695981039346656037ull;
-  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
-  return hash;
+  return fingerprint(name);
 }
 
 uint64_t random_bits(uint64_t seed, uint64_t stream, uint64_t index) {

@@ -5,8 +5,8 @@
 #include <functional>
 #include <vector>
 
+#include "comm/rank_status.h"
 #include "launch/control_frame.h"
-#include "launch/rank_status.h"
 
 namespace moesaic {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/rank_status.h"
 #include "launch/control_frame.h"
-#include "launch/rank_status.h"
 
 namespace moesaic {
 

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/threads/thread_world.h"
+#include "comm/threads/thread_control.h"
 #include "launch/process_rank.h"
 #include "launch/rank_variables.h"
 
@@ -20,24 +20,6 @@ namespace moesaic {
 namespace {
 
 constexpr int64_t kMaxStreamsOfGpu = 32;  // CUDA_DEVICE_MAX_CONNECTIONS
-
-class ThreadControl : public Control {
- public:
-  ThreadControl(ThreadWorld& world, int64_t rank) : world_(world), rank_(rank) {}
-  int64_t rank() const override { return rank_; }
-  int64_t size() const override { return world_.size(); }
-  std::vector<std::string> all_gather(const std::string& mine) override {
-    return world_.all_gather(rank_, mine);
-  }
-  void set_step(int64_t step) override { world_.set_step(rank_, step); }
-  void set_operation(const std::string& operation) override { world_.set_operation(rank_, operation); }
-  void abort(const std::string& message) override { world_.abort(message); }
-  void check() const override { world_.check(); }
-
- private:
-  ThreadWorld& world_;
-  int64_t rank_;
-};
 
 /// Speaks for all ranks of a job that is only imagined.
 class NullControl : public Control {

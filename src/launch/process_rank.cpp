@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/fingerprint.h"
 #include "base/log.h"
-#include "comm/tcp/fingerprint.h"
 #include "comm/tcp/tcp_mesh.h"
 #include "config/enum_names.h"
 #include "launch/tcp_control.h"

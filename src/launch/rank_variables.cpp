@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/tcp/fingerprint.h"
+#include "base/fingerprint.h"
 #include "config/enum_names.h"
 #include "config/nearest.h"
 

@@ -1,27 +1,14 @@
 #pragma once
-// What the CPU bodies of ops share: optional pointers, scratch memory, and rows of any float type as FP32.
+// What the CPU bodies of ops share: scratch memory, and rows of any float type as FP32.
 #include <cstring>
 #include <type_traits>
 #include <vector>
 
 #include "device/cpu/threads.h"
 #include "device/op_context.h"
+#include "ops/optional.h"
 
 namespace moesaic::ops {
-
-/// Pointers of optional handles; null when absent.
-template <class T>
-const T* in_or_null(const OpContext& c, Handle h) {
-  return h ? c.in<T>(h) : nullptr;
-}
-template <class T>
-T* out_or_null(const OpContext& c, Handle h) {
-  return h ? c.out<T>(h) : nullptr;
-}
-template <class T>
-T* inout_or_null(const OpContext& c, Handle h) {
-  return h ? c.inout<T>(h) : nullptr;
-}
 
 /// Number of rows that a `count_of` or `offsets` tensor holds in its last element; all of them when it is absent.
 inline int64_t count_rows(const OpContext& c, Handle count_of, int64_t all) {

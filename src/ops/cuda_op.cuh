@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "device/op_context.h"
+#include "ops/optional.h"
 
 namespace moesaic::ops {
 
@@ -18,19 +19,6 @@ inline cudaStream_t cuda_stream(const OpContext& c) {
   return static_cast<cudaStream_t>(c.stream());
 }
 
-/// Pointers of optional handles; null when absent.
-template <class T>
-const T* in_or_null(const OpContext& c, Handle h) {
-  return h ? c.in<T>(h) : nullptr;
-}
-template <class T>
-T* out_or_null(const OpContext& c, Handle h) {
-  return h ? c.out<T>(h) : nullptr;
-}
-template <class T>
-T* inout_or_null(const OpContext& c, Handle h) {
-  return h ? c.inout<T>(h) : nullptr;
-}
 /// The last element of a `count_of` or `offsets` tensor, where the number of rows lies; null when absent.
 inline const int32_t* count_pointer(const OpContext& c, Handle count_of) {
   return count_of ? c.in<int32_t>(count_of) + c.shape(count_of).numel() - 1 : nullptr;

@@ -11,8 +11,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/fingerprint.h"
 #include "base/log.h"
-#include "comm/tcp/fingerprint.h"
 
 namespace moesaic::tcp {
 namespace {

@@ -45,9 +45,7 @@ void ThreadWorld::set_operation(int64_t rank, const std::string& operation) {
 
 std::string ThreadWorld::describe(int64_t rank) const {
   const std::lock_guard lock(mutex_);
-  const Status& s = status_[static_cast<size_t>(rank)];
-  return fmt::format("rank {} ({}last operation: {})", rank,
-                     s.step < 0 ? "" : fmt::format("step {}, ", s.step), s.operation);
+  return moesaic::describe(rank, status_[static_cast<size_t>(rank)]);
 }
 
 std::vector<std::string> ThreadWorld::all_gather(int64_t rank, const std::string& mine) {

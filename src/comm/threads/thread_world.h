@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/rank_status.h"
 #include "comm/threads/mover.h"
 
 namespace moesaic {
@@ -47,13 +48,9 @@ class ThreadWorld {
                                              std::unique_ptr<Mover> mover = nullptr);
 
  private:
-  struct Status {
-    int64_t step = -1;
-    std::string operation = "start";
-  };
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Status> status_;
+  std::vector<RankStatus> status_;
   std::atomic<bool> aborted_{false};
   std::string message_;
   double timeout_;

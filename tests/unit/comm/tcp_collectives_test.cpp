@@ -304,13 +304,13 @@ TEST(TcpMesh, ClosesConnectionsOfStrangersAndGoesOn) {
   ThreadWorld world(2, 20);
   std::atomic<int> port{0};
   const auto thrown = on_threads(world, [&](int64_t rank) {
-    WorldControl control(world, rank);
+    ThreadControl control(world, rank);
     // Rank 0's port is found by listening to what it tells the others.
-    class Listening : public WorldControl {
+    class Listening : public ThreadControl {
      public:
-      Listening(ThreadWorld& w, int64_t r, std::atomic<int>& p) : WorldControl(w, r), port_(p) {}
+      Listening(ThreadWorld& w, int64_t r, std::atomic<int>& p) : ThreadControl(w, r), port_(p) {}
       std::vector<std::string> all_gather(const std::string& mine) override {
-        const auto all = WorldControl::all_gather(mine);
+        const auto all = ThreadControl::all_gather(mine);
         if (port_ == 0) port_ = std::stoi(all[0]);
         return all;
       }

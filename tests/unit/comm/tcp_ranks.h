@@ -3,28 +3,10 @@
 #include <memory>
 
 #include "comm/tcp/tcp_mesh.h"
+#include "comm/threads/thread_control.h"
 #include "support/thread_ranks.h"
 
 namespace moesaic::test {
-
-/// The control of one thread rank.
-class WorldControl : public Control {
- public:
-  WorldControl(ThreadWorld& world, int64_t rank) : world_(world), rank_(rank) {}
-  int64_t rank() const override { return rank_; }
-  int64_t size() const override { return world_.size(); }
-  std::vector<std::string> all_gather(const std::string& mine) override {
-    return world_.all_gather(rank_, mine);
-  }
-  void set_step(int64_t step) override { world_.set_step(rank_, step); }
-  void set_operation(const std::string& operation) override { world_.set_operation(rank_, operation); }
-  void abort(const std::string& message) override { world_.abort(message); }
-  void check() const override { world_.check(); }
-
- private:
-  ThreadWorld& world_;
-  int64_t rank_;
-};
 
 /// A rank's sockets, and its end of the group of all.
 class TcpRank {
@@ -49,7 +31,7 @@ class TcpRank {
   void leave() { control_.barrier(); }
 
  private:
-  WorldControl control_;
+  ThreadControl control_;
   std::shared_ptr<tcp::TcpMesh> mesh_;
 };
 

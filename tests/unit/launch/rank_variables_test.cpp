@@ -6,8 +6,8 @@
 
 #include <map>
 
+#include "base/fingerprint.h"
 #include "base/rng.h"
-#include "comm/tcp/fingerprint.h"
 #include "support/thrown.h"
 
 namespace moesaic::test {

@@ -1,4 +1,4 @@
-#include "launch/rank_status.h"
+#include "comm/rank_status.h"
 
 #include <fmt/core.h>
 

@@ -1,6 +1,6 @@
 #pragma once
-// A short fingerprint (FNV-1a, 64 bits) by which processes see that they were given different texts. Not for content that
-// somebody may want to forge.
+// A number from a text (FNV-1a, 64 bits): the same on every machine and in every run. Not for content that somebody may want to
+// forge.
 #include <cstdint>
 #include <string_view>
 
