@@ -33,6 +33,7 @@ struct RouterConfig {
   int64_t num_groups_kept = 1;  // ... and only the best of them may be chosen from
   bool selection_bias = false;  // a bias per expert, added for selection only and moved to balance load
   double bias_rate = 1e-3;      // step of that bias per optimizer step
+  bool force_balance = false;   // experts are chosen in turn, whatever their scores: for benchmarks
 };
 
 /// The shape of a model. Letters as in docs/glossary.md.
@@ -55,6 +56,9 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   double rope_theta = 10000.0;
   double init_std = 0.02;  // normal; projections into the residual are scaled by 1/sqrt(2 L)
+  double embedding_std =
+      0;  // of the embedding; 0 = init_std. At 1 (torchtitan's) a token's own part rules the first residuals,
+          // and an untrained router spreads tokens nearly evenly
   RouterConfig router;
 };
 
@@ -103,6 +107,8 @@ struct TrainConfig {
   int64_t global_batch = 8;  // sequences of one step, all replicas and micro-batches
   ComputeType compute = ComputeType::f32;
   uint64_t seed = 1234;
+  bool deterministic =
+      true;  // a repeat is bit-equal; without it attention's backward on GPUs sums in any order
   int64_t max_skipped = 10;          // consecutive steps with NaN or Inf before the run stops
   int64_t eval_every = 0;            // steps; 0 = only at the end
   int64_t eval_sequences = 64;       // held-out sequences per evaluation; 0 = all

@@ -67,6 +67,7 @@ void add_model(Table& t, ModelConfig& m) {
   t.add("model.init_std", m.init_std,
         "standard deviation of initial weights; projections into the residual: divided by sqrt(2 L)",
         at_least(0));
+  t.add("model.embedding_std", m.embedding_std, "the same of the embedding; 0 = init_std", at_least(0));
   RouterConfig& r = m.router;
   t.add("model.router.score", r.score, "what turns router logits into weights");
   t.add("model.router.softmax_after_topk", r.softmax_after_topk,
@@ -81,6 +82,8 @@ void add_model(Table& t, ModelConfig& m) {
   t.add("model.router.selection_bias", r.selection_bias,
         "bias per expert, for selection only, moved to balance load");
   t.add("model.router.bias_rate", r.bias_rate, "step of that bias per optimizer step", at_least(0));
+  t.add("model.router.force_balance", r.force_balance,
+        "choose experts in turn, whatever their scores: for benchmarks");
 }
 
 void add_balance(Table& t, BalanceConfig& b) {
@@ -135,6 +138,8 @@ void add_train(Table& r, TrainConfig& t) {
         whole(1, kMaxTokens));
   r.add("train.compute", t.compute, "type of parameters and activations in compute");
   r.add("train.seed", t.seed, "seed of initial weights and of the data order");
+  r.add("train.deterministic", t.deterministic,
+        "repeats are bit-equal; false: attention's backward on GPUs is faster and sums in any order");
   r.add("train.max_skipped", t.max_skipped, "consecutive steps with NaN or Inf before the run stops",
         whole(0, kMaxSteps));
   r.add("train.eval_every", t.eval_every, "steps between evaluations; 0 = only at the end",
