@@ -21,9 +21,9 @@ double now() {
 }  // namespace
 
 const char* name_of(Kind kind) {
-  static constexpr std::array<const char*, 9> names{"all_gather", "reduce_scatter",    "all_reduce",
-                                                    "all_to_all", "all_to_all_blocks", "all_to_all_rows",
-                                                    "broadcast",  "barrier",           "message"};
+  static constexpr std::array<const char*, 10> names{
+      "all_gather",        "reduce_scatter",  "all_reduce", "all_to_all", "exchange_parts",
+      "all_to_all_blocks", "all_to_all_rows", "broadcast",  "barrier",    "message"};
   const auto index = static_cast<size_t>(kind);
   return index < names.size() ? names[index] : "something unknown";
 }

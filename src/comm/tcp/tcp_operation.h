@@ -27,6 +27,7 @@ enum class Kind : int32_t {
   reduce_scatter,
   all_reduce,
   all_to_all,
+  exchange_parts,
   all_to_all_blocks,
   all_to_all_rows,
   broadcast,

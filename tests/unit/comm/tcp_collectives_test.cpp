@@ -138,6 +138,12 @@ Call make_call(uint64_t q, int64_t me, int64_t size) {
       break;
     }
     case 7:
+      if (q % 2) {
+        exchange(elements, elements - count, [=](Communicator& c, uint64_t sequence, Call& x) {
+          return c.exchange_parts(sequence, x.send.data(), x.receive.data(), bytes);
+        });
+        break;
+      }
       exchange(elements, elements, [=](Communicator& c, uint64_t sequence, Call& x) {
         return c.all_to_all(sequence, x.send.data(), x.receive.data(), bytes);
       });
