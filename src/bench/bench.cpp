@@ -12,6 +12,7 @@
 #include "bench/gpu_ceilings.h"
 #include "bench/overlap.h"
 #include "config/counts.h"
+#include "device/cuda_memory_info.h"
 #include "launch/launch.h"
 #include "report/table.h"
 #include "train/run_checks.h"
@@ -93,7 +94,9 @@ struct Measured {
   std::map<std::string, Kind> kinds;  // of rank 0, over the traced steps
   std::vector<Overlap> overlaps;      // of each rank, all traced steps together
   int64_t memory_bytes = 0;           // of rank 0, at most
-  double load = 0;                    // most rows of an expert over the mean, worst layer, last step
+  int64_t driver_before = 0,
+          driver_after = 0;  // what its GPU's driver says is taken: before the session, after the steps
+  double load = 0;           // most rows of an expert over the mean, worst layer, last step
 };
 
 std::string bytes_of(const Overlap& overlap) {
@@ -122,6 +125,10 @@ Measured measure(const Config& config, BenchBy by, int64_t steps) {
   constexpr int64_t kWarmUp = 5;
   Measured measured;
   run_ranks(config.run, Mesh(config.layout).world_size(), [&](Rank& rank) {
+    const bool gpu = config.run.device == DeviceKind::cuda;
+    rank.control.barrier();  // every rank's context is there
+    const int64_t before = gpu ? gpu_memory_in_use() : 0;
+    rank.control.barrier();
     Session session(config, rank);
     session.initialize();
     std::map<int64_t, Batch> batches;  // the same few in turns, made before the clock runs
@@ -153,8 +160,10 @@ Measured measure(const Config& config, BenchBy by, int64_t steps) {
     });
     for (int64_t i = 0; i < kTraced; ++i) run(kWarmUp + steps + i);
     rank.device->set_trace({});
-    if (rank.rank == 0)
+    if (rank.rank == 0) {
       measured.memory_bytes = rank.device->arena().high_water(), measured.load = worst_load(result);
+      measured.driver_before = before, measured.driver_after = gpu ? gpu_memory_in_use() : 0;
+    }
     const Overlap mine = overlap_of(std::move(intervals));
     for (const std::string& other : rank.control.all_gather(bytes_of(mine)))
       if (rank.rank == 0) measured.overlaps.push_back(overlap_from(other));
@@ -197,6 +206,8 @@ std::string bench_step(const Config& config, BenchBy by, int64_t steps, bool jso
                        {"flops_per_s", flops},
                        {"mfu", mfu},
                        {"memory_bytes", measured.memory_bytes},
+                       {"driver_bytes_before", measured.driver_before},
+                       {"driver_bytes_after", measured.driver_after},
                        {"expert_max_over_mean", measured.load},
                        {"seconds", measured.seconds}};
     for (const Overlap& o : measured.overlaps)
@@ -225,8 +236,14 @@ std::string bench_step(const Config& config, BenchBy by, int64_t steps, bool jso
       format_seconds(step), measured.seconds.size(), tokens / step, flops / 1e9, 100 * floor / step,
       format_seconds(floor));
   if (gpu) text += fmt::format("MFU {:.1f} % of {:.0f} TFLOP/s a GPU; ", 100 * mfu, kHopperFlops / 1e12);
-  text += fmt::format("memory {} a rank; most loaded expert {:.2f} times the mean\n\n",
+  text += fmt::format("memory {} a rank; most loaded expert {:.2f} times the mean\n",
                       format_bytes(measured.memory_bytes), measured.load);
+  if (gpu)
+    text += fmt::format(
+        "the driver says {} of rank 0's GPU are taken: {} before the session (contexts), {} by libraries\n",
+        format_bytes(measured.driver_after), format_bytes(measured.driver_before),
+        format_bytes(measured.driver_after - measured.driver_before - measured.memory_bytes));
+  text += "\n";
   Table table({{by == BenchBy::segment ? "part (rank 0)" : "op (rank 0)"},
                {"calls", Table::Align::right},
                {"time", Table::Align::right},
