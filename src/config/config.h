@@ -114,6 +114,7 @@ struct TrainConfig {
   int64_t eval_sequences = 64;       // held-out sequences per evaluation; 0 = all
   int64_t save_every = 0;            // steps; 0 = only at the end
   int64_t keep_last = 2;             // checkpoints kept
+  bool save_async = true;            // false: training waits while a checkpoint is written
   std::vector<int64_t> trace_steps;  // steps whose Chrome trace is written
 };
 

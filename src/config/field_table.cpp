@@ -149,6 +149,8 @@ void add_train(Table& r, TrainConfig& t) {
   r.add("train.save_every", t.save_every, "steps between checkpoints; 0 = only at the end",
         whole(0, kMaxSteps));
   r.add("train.keep_last", t.keep_last, "checkpoints kept", whole(1, kMaxSteps));
+  r.add("train.save_async", t.save_async,
+        "train on while a checkpoint is written, from a copy in host memory");
   r.add("train.trace_steps", t.trace_steps, "steps whose Chrome trace is written", whole(0, kMaxSteps));
 }
 

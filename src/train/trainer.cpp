@@ -14,6 +14,8 @@
 #include "optim/lr_schedule.h"
 #include "report/table.h"
 #include "train/run_checks.h"
+#include "train/run_lock.h"
+#include "train/saver.h"
 #include "train/trace_gather.h"
 
 namespace moesaic {
@@ -27,10 +29,17 @@ constexpr Purpose kPurposes[] = {Purpose::parameters,  Purpose::gradients, Purpo
                                  Purpose::activations, Purpose::workspace, Purpose::batch,
                                  Purpose::buffers};
 
+constexpr double kLongWait = 1;  // seconds of waiting for a save that the user should hear of
+
 class Trainer {
  public:
   Trainer(const Config& config, Rank& rank, const Loader& loader, const StopFlag& stop, std::FILE* out)
-      : config_(config), rank_(rank), loader_(loader), stop_(stop), session_(config, rank) {
+      : config_(config),
+        rank_(rank),
+        loader_(loader),
+        stop_(stop),
+        session_(config, rank),
+        saver_(session_, checkpoint_folder(config.run), config.train.keep_last) {
     std::string from;
     if (!config.run.resume.empty()) {
       from = agree_on_checkpoint(rank.control,
@@ -47,7 +56,7 @@ class Trainer {
     if (rank.rank != 0) return;
     log_.emplace(config, state_.step, !from.empty(), out);
     log_->say(describe());
-    log_->say(memory_table(rank.device->arena()));
+    log_->say(memory_table(rank.device->arena(), saver_.snapshot_bytes()));
     if (from.empty())
       log_->event(EventKind::start, 0, "started");
     else
@@ -72,6 +81,7 @@ class Trainer {
       if (config_.train.eval_every > 0 && state_.step % config_.train.eval_every == 0)
         metrics.val_loss = evaluate(config_.train.eval_sequences);
       report(metrics);
+      tell(saver_.advance());
       if (config_.train.save_every > 0 && state_.step % config_.train.save_every == 0) save();
     }
     std::string how = "interrupted";
@@ -80,6 +90,7 @@ class Trainer {
       if (loader_.num_valid_samples() > 0) how += fmt::format(", held-out loss {:.6f}", evaluate(0));
     }
     save();
+    tell(saver_.finish());
     summary_.steps = state_.step;
     summary_.seconds = state_.seconds;
     if (log_) log_->event(EventKind::stop, state_.step, how);
@@ -121,7 +132,7 @@ class Trainer {
         log_->event(EventKind::repeat, state_.step,
                     fmt::format("step {} is repeated: routing gave a rank {} rows; the bound is now {}",
                                 state_.step, result.max_rows_asked, session_.stage().spec().max_rows));
-        log_->say(memory_table(rank_.device->arena()));
+        log_->say(memory_table(rank_.device->arena(), saver_.snapshot_bytes()));
       }
       result = session_.step(source, state_.position, lr);
     }
@@ -176,15 +187,25 @@ class Trainer {
     return loss;
   }
 
+  /// Begins to save this step. A save still under way is waited for first: none is left out.
   void save() {
     if (saved_ == state_.step) return;
+    const double begin = now();
+    tell(saver_.finish());
+    if (const double waited = now() - begin; log_ && waited > kLongWait)
+      log_->say(fmt::format("saving step {} had to wait {} for the save before it: raise train.save_every",
+                            state_.step, format_seconds(waited)));
     state_.rows_factor = session_.rows_factor();
-    summary_.checkpoint =
-        save_checkpoint(session_, checkpoint_folder(config_.run), state_, config_.train.keep_last);
+    saver_.start(state_);
     saved_ = state_.step;
+    if (!config_.train.save_async) tell(saver_.finish());
+  }
+
+  void tell(const std::optional<Saver::Saved>& saved) {
+    if (!saved) return;
+    summary_.checkpoint = saved->path;
     if (log_)
-      log_->event(EventKind::save, state_.step,
-                  fmt::format("saved step {} to {}", state_.step, summary_.checkpoint));
+      log_->event(EventKind::save, saved->step, fmt::format("saved step {} to {}", saved->step, saved->path));
   }
 
   void report(const StepMetrics& metrics) {
@@ -216,6 +237,7 @@ class Trainer {
   const Loader& loader_;
   const StopFlag& stop_;
   Session session_;
+  Saver saver_;
   RunState state_;
   TrainSummary summary_;
   std::optional<RunLog> log_;
@@ -234,6 +256,7 @@ TrainSummary train(const Config& config, const StopFlag& stop, std::FILE* out) {
   run_ranks(
       config.run, Mesh(config.layout).world_size(),
       [&](Rank& rank) {
+        const RunLock alone(rank.control, config.run);
         const TrainSummary mine = Trainer(config, rank, loader, stop, out).run();
         const std::lock_guard lock(mutex);
         if (rank.rank == 0 || !known) summary = mine;  // a process that is one of several may not hold rank 0
@@ -258,13 +281,14 @@ Session::Evaluation evaluate_checkpoint(const Config& config, const std::string&
   return evaluation;
 }
 
-std::string memory_table(const Arena& arena) {
+std::string memory_table(const Arena& arena, int64_t host_bytes) {
   Table table({{"memory per rank"}, {"bytes", Table::Align::right}, {"", Table::Align::right}});
   for (Purpose purpose : kPurposes)
     table.add_row(
         {name_of(purpose), std::to_string(arena.bytes(purpose)), format_bytes(arena.bytes(purpose))});
   table.add_rule();
   table.add_row({"sum", std::to_string(arena.bytes()), format_bytes(arena.bytes())});
+  table.add_row({"host: copy to save", std::to_string(host_bytes), format_bytes(host_bytes)});
   return table.str();
 }
 
