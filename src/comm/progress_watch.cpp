@@ -59,7 +59,7 @@ std::string ProgressWatch::tell_others(int64_t rank) const {
   std::vector<int64_t> others;
   for (int64_t r = 0; r < static_cast<int64_t>(ranks_.size()); ++r)
     if (r != rank) others.push_back(r);
-  return others.empty() ? "" : "; the others: " + tell(others, false);
+  return others.empty() ? "" : "; the others: " + tell(others, true);
 }
 
 std::string ProgressWatch::tell(const std::vector<int64_t>& ranks, bool with_waits) const {

@@ -40,7 +40,7 @@ class ProgressWatch {
 
   const RankStatus& status(int64_t rank) const { return ranks_[static_cast<size_t>(rank)].progress.status; }
   std::string tell(int64_t rank) const { return describe(rank, status(rank)); }
-  /// All but one; "" when there are none.
+  /// "; the others: ...", all but one, with whom they wait for; "" when there are none.
   std::string tell_others(int64_t rank) const;
 
  private:
