@@ -133,7 +133,8 @@ struct RunConfig {
   ReplayMode replay = ReplayMode::inline_;
   uint64_t chaos_seed = 1;
   int64_t threads = 0;       // OpenMP threads per CPU rank; 0 = cores / ranks, at least 1
-  double comm_timeout = 60;  // seconds that a rank waits for the others before the job ends
+  double comm_timeout = 10;  // seconds that a rank may stand still while others wait; at least 5 median steps
+  double save_timeout = 60;  // the same while it writes a checkpoint
   Launcher launcher =
       Launcher::automatic;  // whose variables say which rank this process is; none: ranks are threads
   std::string

@@ -171,8 +171,10 @@ void add_run(Table& t, RunConfig& r) {
   t.add("run.chaos_seed", r.chaos_seed, "seed of that order under chaos");
   t.add("run.threads", r.threads, "OpenMP threads per CPU rank; 0 = cores / ranks, at least 1",
         whole(0, kMaxCount));
-  t.add("run.comm_timeout", r.comm_timeout, "seconds that a rank waits for the others before the job ends",
+  t.add("run.comm_timeout", r.comm_timeout,
+        "seconds that a rank may stand still while others wait for it, and at least five median steps",
         more_than(0));
+  t.add("run.save_timeout", r.save_timeout, "the same while it writes a checkpoint", more_than(0));
   t.add("run.launcher", r.launcher,
         "whose variables say which rank this process is; auto: the one found; none: ranks are threads");
   t.add("run.control_address", r.control_address,

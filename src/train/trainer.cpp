@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <mutex>
 #include <optional>
@@ -24,6 +26,10 @@ namespace {
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+
+// A rank that stands still for several usual steps is stuck.
+constexpr double kMediansToWait = 5;
+constexpr int64_t kStepsOfMedian = 15;
 
 constexpr Purpose kPurposes[] = {Purpose::parameters,  Purpose::gradients, Purpose::optimizer,
                                  Purpose::activations, Purpose::workspace, Purpose::batch,
@@ -71,6 +77,7 @@ class Trainer {
       const double begin = now();
       StepMetrics metrics = one_step();
       metrics.seconds = now() - begin;
+      limit_time(metrics.seconds);
       state_.seconds += metrics.seconds;
       metrics.tokens_per_s =
           static_cast<double>(config_.train.global_batch * config_.train.seq_len) / metrics.seconds;
@@ -109,6 +116,17 @@ class Trainer {
     const TrainConfig& t = config_.train;
     return !summary_.interrupted && state_.step < t.steps &&
            (t.max_seconds <= 0 || state_.seconds < t.max_seconds);
+  }
+
+  /// After a step: how long others may wait for this rank in the next ones. Before that, run.join_timeout is the limit.
+  void limit_time(double step_seconds) {
+    step_seconds_[static_cast<size_t>(num_steps_++ % kStepsOfMedian)] = step_seconds;
+    auto seconds = step_seconds_;
+    const auto count = static_cast<std::ptrdiff_t>(std::min(num_steps_, kStepsOfMedian));
+    std::nth_element(seconds.begin(), seconds.begin() + count / 2, seconds.begin() + count);
+    time_limit_ =
+        std::max(config_.run.comm_timeout, kMediansToWait * seconds[static_cast<size_t>(count / 2)]);
+    rank_.control.set_time_limit(time_limit_);
   }
 
   double progress() const {
@@ -196,7 +214,9 @@ class Trainer {
       log_->say(fmt::format("saving step {} had to wait {} for the save before it: raise train.save_every",
                             state_.step, format_seconds(waited)));
     state_.rows_factor = session_.rows_factor();
+    rank_.control.set_time_limit(std::max(config_.run.save_timeout, time_limit_));
     saver_.start(state_);
+    rank_.control.set_time_limit(time_limit_);
     saved_ = state_.step;
     if (!config_.train.save_async) tell(saver_.finish());
   }
@@ -242,6 +262,9 @@ class Trainer {
   TrainSummary summary_;
   std::optional<RunLog> log_;
   int64_t num_skipped_ = 0, saved_ = -1;
+  std::array<double, static_cast<size_t>(kStepsOfMedian)> step_seconds_{};  // of the last steps, as a ring
+  int64_t num_steps_ = 0;                                                   // of this process
+  double time_limit_ = std::max(config_.run.join_timeout, config_.run.comm_timeout);
 };
 
 }  // namespace

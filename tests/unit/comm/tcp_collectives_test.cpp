@@ -315,8 +315,8 @@ TEST(TcpMesh, ClosesConnectionsOfStrangersAndGoesOn) {
     class Listening : public ThreadControl {
      public:
       Listening(ThreadWorld& w, int64_t r, std::atomic<int>& p) : ThreadControl(w, r), port_(p) {}
-      std::vector<std::string> all_gather(const std::string& mine) override {
-        const auto all = ThreadControl::all_gather(mine);
+      std::vector<std::string> all_gather_at(const std::string& where, const std::string& mine) override {
+        const auto all = ThreadControl::all_gather_at(where, mine);
         if (port_ == 0) port_ = std::stoi(all[0]);
         return all;
       }
@@ -325,7 +325,6 @@ TEST(TcpMesh, ClosesConnectionsOfStrangersAndGoesOn) {
     const auto mesh =
         std::make_shared<tcp::TcpMesh>(tcp::Job{.control = listening,
                                                 .describe = [&](int64_t r) { return world.describe(r); },
-                                                .timeout = 20,
                                                 .hosts = {"127.0.0.1", "127.0.0.1"},
                                                 .token = 42});
     std::vector<tcp::Socket> strangers;
