@@ -8,11 +8,13 @@
 
 #include "base/dtype.h"
 #include "base/file.h"
+#include "base/input.h"
 
 namespace moesaic {
 
-/// A token file opened for reading, as one stream of tokens cut into documents. Both files are memory-mapped,
-/// every field of the index is checked on opening, and all methods may be called from many threads.
+/// A token file opened for reading, as one stream of tokens cut into documents. Every field of the index is checked on
+/// opening, nothing but what is asked for is held in memory, and all methods may be called from many threads. If others
+/// cut or change the files meanwhile, reading throws IoError.
 class TokenFile {
  public:
   /// Throws IoError if either file is missing or damaged, or if the two do not belong together.
@@ -35,12 +37,12 @@ class TokenFile {
   std::vector<int64_t> document_starts(int64_t begin, int64_t end) const;
 
  private:
-  template <class T>
-  T index_field(int64_t offset) const;
-  void check_index();
+  void check_header();
+  void check_sequences();
+  void check_documents();
 
   std::string prefix_;
-  MappedFile index_, ids_;
+  InputFile index_, ids_;
   DType dtype_ = DType::u16;
   int64_t num_sequences_ = 0, num_documents_ = 0, num_tokens_ = 0;
   int64_t pointers_at_ = 0, documents_at_ = 0;  // byte offsets in the index

@@ -217,6 +217,30 @@ TEST(TokenFile, NeverCrashesOnRandomDamage) {
   }
 }
 
+TEST(TokenFile, SaysSoWhenItIsCutWhileOpen) {
+  const TempFolder folder;
+  const auto error_of = [](auto&& call) -> std::string {
+    try {
+      call();
+    } catch (const IoError& error) {
+      return error.what();
+    }
+    return "no IoError";
+  };
+  write_documents(folder / "t", DType::u16, {std::vector<int32_t>(100'000, 7), {1}});
+  const TokenFile file(folder / "t");
+  EXPECT_EQ(all_tokens(file).size(), 100'001u);
+  std::filesystem::resize_file(folder / "t.bin", 4);
+  std::vector<int32_t> ids(2);
+  file.read(0, ids, kAnyVocab);
+  EXPECT_THAT(error_of([&] { file.read(1, ids, kAnyVocab); }),
+              HasSubstr("the file, which had 200002 bytes, was cut while in use"));
+  EXPECT_THAT(error_of([&] { file.read(90'000, ids, kAnyVocab); }), HasSubstr("t.bin"));
+  std::filesystem::resize_file(folder / "t.idx", 40);
+  EXPECT_THAT(error_of([&] { file.document_start(1); }), HasSubstr("t.idx"));
+  EXPECT_THAT(error_of([&] { file.document_starts(0, 5); }), HasSubstr("was cut while in use"));
+}
+
 TEST(TokenFileWriter, RefusesIdsThatDoNotFitAndLeavesNothing) {
   const TempFolder folder;
   {
