@@ -18,7 +18,6 @@ constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
 constexpr uint64_t kVersion = 1;
 constexpr int64_t kHeaderBytes = 9 + 8 + 1 + 8 + 8;
 constexpr int64_t kBlock = int64_t{1} << 16;  // index entries read at once
-constexpr int64_t kMaxSequence = std::numeric_limits<int32_t>::max();
 
 uint8_t code_of(DType type) {
   switch (type) {
@@ -223,13 +222,21 @@ std::vector<int64_t> TokenFile::document_starts(int64_t begin, int64_t end) cons
   return starts;
 }
 
-TokenFileWriter::TokenFileWriter(std::string prefix, DType dtype)
-    : prefix_(std::move(prefix)), dtype_(checked_id_type(dtype)), ids_(prefix_ + ".bin") {}
+TokenFileWriter::TokenFileWriter(std::string prefix, DType dtype, int64_t max_sequence)
+    : prefix_(std::move(prefix)),
+      dtype_(checked_id_type(dtype)),
+      max_sequence_(max_sequence),
+      ids_(prefix_ + ".bin") {
+  MOESAIC_CHECK(max_sequence >= 1 && max_sequence <= std::numeric_limits<int32_t>::max());
+}
 
 void TokenFileWriter::append(std::span<const int32_t> ids) {
   while (!ids.empty()) {
-    if (open_tokens_ == kMaxSequence) end_sequence();
-    const auto part = ids.first(std::min(ids.size(), static_cast<size_t>(kMaxSequence - open_tokens_)));
+    if (open_tokens_ == max_sequence_) {
+      not_last_.push_back(static_cast<int64_t>(lengths_.size()));
+      end_sequence();
+    }
+    const auto part = ids.first(std::min(ids.size(), static_cast<size_t>(max_sequence_ - open_tokens_)));
     with_id(dtype_, [&](auto zero) {
       using T = decltype(zero);
       encoded_.resize(part.size() * sizeof(T));
@@ -254,14 +261,13 @@ void TokenFileWriter::end_sequence() {
 
 void TokenFileWriter::end_document() {
   end_sequence();
-  documents_.push_back(static_cast<int64_t>(lengths_.size()));
 }
 
 void TokenFileWriter::finish() {
   MOESAIC_CHECK(open_tokens_ == 0, "the last document was not ended");
   AtomicFile index(prefix_ + ".idx");
   const uint8_t code = code_of(dtype_);
-  const uint64_t counts[] = {lengths_.size(), documents_.size()};
+  const uint64_t counts[] = {lengths_.size(), lengths_.size() - not_last_.size() + 1};
   index.write(kMagic);
   append_raw(index, std::span<const uint64_t>(&kVersion, 1));
   append_raw(index, std::span<const uint8_t>(&code, 1));
@@ -272,7 +278,17 @@ void TokenFileWriter::finish() {
     append_raw(index, std::span<const int64_t>(&pointer, 1));
     pointer += length * size_of(dtype_);
   }
-  append_raw(index, std::span<const int64_t>(documents_));
+  const int64_t zero = 0;
+  append_raw(index, std::span<const int64_t>(&zero, 1));
+  auto not_last = not_last_.begin();
+  for (int64_t i = 0; i < std::ssize(lengths_); ++i) {
+    if (not_last != not_last_.end() && *not_last == i) {
+      ++not_last;
+      continue;
+    }
+    const int64_t next = i + 1;
+    append_raw(index, std::span<const int64_t>(&next, 1));
+  }
   // Without its index an id file is nothing, so a crash between these lines cannot leave a pair that does not
   // match.
   remove_tree(prefix_ + ".idx");

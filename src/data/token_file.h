@@ -48,12 +48,13 @@ class TokenFile {
   int64_t pointers_at_ = 0, documents_at_ = 0;  // byte offsets in the index
 };
 
-/// Writes a token file of any length; only the index (20 bytes per document) is held in memory. Neither file
+/// Writes a token file of any length; 4 bytes per document are held in memory. Neither file
 /// is there before finish(), and an older pair of that name stays until then.
 class TokenFileWriter {
  public:
-  /// dtype: u8, u16, i32 or i64.
-  TokenFileWriter(std::string prefix, DType dtype);
+  /// dtype: u8, u16, i32 or i64. A document of more than max_sequence tokens becomes several sequences; the format counts
+  /// the tokens of one in 31 bits.
+  TokenFileWriter(std::string prefix, DType dtype, int64_t max_sequence = (int64_t{1} << 31) - 1);
   /// Adds ids to the document being written. ConfigError if one does not fit the dtype.
   void append(std::span<const int32_t> ids);
   /// Ends the document being written, which may be empty.
@@ -66,10 +67,12 @@ class TokenFileWriter {
 
   std::string prefix_;
   DType dtype_;
+  int64_t max_sequence_;
   AtomicFile ids_;
   std::vector<std::byte> encoded_;
   std::vector<int32_t> lengths_;
-  std::vector<int64_t> documents_{0};
+  std::vector<int64_t>
+      not_last_;  // sequences that do not end a document: where one has more than max_sequence_ tokens
   int64_t open_tokens_ = 0;  // of the sequence being written
 };
 
