@@ -11,6 +11,7 @@
 #include "config/counts.h"
 #include "config/enum_names.h"
 #include "config/print.h"
+#include "data/read_ahead.h"
 #include "optim/lr_schedule.h"
 #include "report/table.h"
 #include "train/run_checks.h"
@@ -30,7 +31,15 @@ constexpr Purpose kPurposes[] = {Purpose::parameters,  Purpose::gradients, Purpo
 class Trainer {
  public:
   Trainer(const Config& config, Rank& rank, const Loader& loader, const StopFlag& stop, std::FILE* out)
-      : config_(config), rank_(rank), loader_(loader), stop_(stop), session_(config, rank) {
+      : config_(config),
+        rank_(rank),
+        loader_(loader),
+        stop_(stop),
+        session_(config, rank),
+        // A rank's micro-batches follow each other at even distances, from one step to the next too.
+        ahead_([&loader](std::span<const int64_t> positions) { return loader.train(positions); },
+               config.layout.dp * config.train.micro_batch,
+               std::max<int64_t>(2, session_.shape().num_micro_batches)) {
     std::string from;
     if (!config.run.resume.empty()) {
       from = agree_on_checkpoint(rank.control,
@@ -109,7 +118,7 @@ class Trainer {
   StepMetrics one_step() {
     const TrainConfig& t = config_.train;
     const double lr = learning_rate(config_.optim, state_.step, t.steps, progress());
-    const BatchSource source = [&](std::span<const int64_t> positions) { return loader_.train(positions); };
+    const BatchSource source = [&](std::span<const int64_t> positions) { return ahead_.take(positions); };
     const bool traced =
         std::find(t.trace_steps.begin(), t.trace_steps.end(), state_.step) != t.trace_steps.end();
     std::vector<TraceEvent> events;
@@ -138,6 +147,7 @@ class Trainer {
     metrics.loss = result.loss, metrics.aux_loss = result.aux_loss, metrics.z_loss = result.z_loss;
     metrics.grad_norm = result.grad_norm, metrics.lr = lr;
     metrics.expert_load = result.expert_load, metrics.dropped = result.dropped;
+    metrics.data_wait_s = result.data_wait;
     metrics.skipped = bad, metrics.counted_tokens = result.counted;
     for (Purpose purpose : kPurposes)
       metrics.memory_bytes.emplace_back(name_of(purpose), rank_.device->arena().bytes(purpose));
@@ -216,6 +226,7 @@ class Trainer {
   const Loader& loader_;
   const StopFlag& stop_;
   Session session_;
+  ReadAhead ahead_;
   RunState state_;
   TrainSummary summary_;
   std::optional<RunLog> log_;
