@@ -116,6 +116,8 @@ struct DataConfig {
   std::string valid;  // the same for held-out text; empty = the last fraction of train
   double valid_fraction = 0.05;
   bool packed_documents = false;  // documents in one sequence do not see each other
+  std::string tokenizer =
+      "bytes";  // what generate turns text into tokens with: "bytes", or a tokenizer's path
 };
 
 struct RunConfig {

@@ -152,6 +152,8 @@ void add_data(Table& t, DataConfig& d) {
   t.add("data.valid", d.valid, "the same for held-out text; empty = the last part of data.train");
   t.add("data.valid_fraction", d.valid_fraction, "that part, as a fraction of data.train", from_below(0, 1));
   t.add("data.packed_documents", d.packed_documents, "documents in one sequence do not see each other");
+  t.add("data.tokenizer", d.tokenizer,
+        "tokenizer of the text: bytes, or the path of a tokenizer.json, a .model or their folder");
 }
 
 void add_run(Table& t, RunConfig& r) {
