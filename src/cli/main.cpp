@@ -16,8 +16,7 @@ moesaic::StopFlag g_stop{0};  // the one thing a signal handler may touch
 
 void on_signal(int) {
   if (g_stop.fetch_add(1) == 0) {
-    static constexpr char kMessage[] =
-        "\nmoesaic: finishing the step, saving, leaving (again to leave at once)\n";
+    static constexpr char kMessage[] = "\nmoesaic: leaving in good order (again to leave at once)\n";
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
   } else {
     std::_Exit(moesaic::kExitInterrupted);
@@ -62,7 +61,7 @@ int main(int argc, char** argv) {
   moesaic::cli::add_train(app, g_stop, catch_signals);
   moesaic::cli::add_eval(app);
   moesaic::cli::add_generate(app);
-  moesaic::cli::add_data(app);
+  moesaic::cli::add_data(app, g_stop, catch_signals);
   moesaic::cli::add_inspect(app);
   moesaic::cli::add_bench(app);
   try {

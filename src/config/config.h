@@ -123,6 +123,8 @@ struct DataConfig {
   std::string valid;  // the same for held-out text; empty = the last fraction of train
   double valid_fraction = 0.05;
   bool packed_documents = false;  // documents in one sequence do not see each other
+  std::string tokenizer =
+      "bytes";  // what generate turns text into tokens with: "bytes", or a tokenizer's path
 };
 
 struct RunConfig {
@@ -134,7 +136,7 @@ struct RunConfig {
   uint64_t chaos_seed = 1;
   int64_t threads = 0;       // OpenMP threads per CPU rank; 0 = cores / ranks, at least 1
   double comm_timeout = 10;  // seconds that a rank may stand still while others wait; at least 5 median steps
-  double save_timeout = 60;  // the same while it writes a checkpoint
+  double save_timeout = 600;  // the same while it writes a checkpoint
   Launcher launcher =
       Launcher::automatic;  // whose variables say which rank this process is; none: ranks are threads
   std::string

@@ -155,10 +155,14 @@ void add_train(Table& r, TrainConfig& t) {
 }
 
 void add_data(Table& t, DataConfig& d) {
-  t.add("data.train", d.train, "path of a token file without its .bin/.idx");
-  t.add("data.valid", d.valid, "the same for held-out text; empty = the last part of data.train");
-  t.add("data.valid_fraction", d.valid_fraction, "that part, as a fraction of data.train", from_below(0, 1));
+  t.add("data.train", d.train,
+        "path of a token file without its .bin/.idx, or a blend: \"0.7 PATH, 0.3 PATH\"");
+  t.add("data.valid", d.valid, "token file of held-out text; empty = the last part of data.train");
+  t.add("data.valid_fraction", d.valid_fraction, "that part, as a fraction of each file of data.train",
+        from_below(0, 1));
   t.add("data.packed_documents", d.packed_documents, "documents in one sequence do not see each other");
+  t.add("data.tokenizer", d.tokenizer,
+        "tokenizer of the text: bytes, or the path of a tokenizer.json, a .model or their folder");
 }
 
 void add_run(Table& t, RunConfig& r) {

@@ -1,6 +1,7 @@
 #include "config/validate.h"
 
 #include "base/error.h"
+#include "config/data_blend.h"
 #include "config/enum_names.h"
 #include "config/field_table.h"
 
@@ -111,6 +112,7 @@ void validate_values(const Config& config) {
   check_run_name(config.run.name);
   require<ConfigError>(!config.run.folder.empty(),
                        "run.folder is empty: expected a folder to write runs into");
+  parse_blend(config.data.train);
   check_built(config.layout, config.run);
   if (config.run.device == DeviceKind::cuda) check_gpu(config.model);
 }

@@ -21,8 +21,12 @@ constexpr std::chrono::milliseconds kShortestWait{1}, kLongestWait{250};  // bet
 
 }  // namespace
 
-Saver::Saver(Session& session, std::string folder, int64_t keep_last)
-    : session_(session), folder_(std::move(folder)), keep_last_(keep_last), snapshot_(session) {}
+Saver::Saver(Session& session, std::string folder, int64_t keep_last, double timeout)
+    : session_(session),
+      folder_(std::move(folder)),
+      keep_last_(keep_last),
+      timeout_(timeout),
+      snapshot_(session) {}
 
 void Saver::enter(Phase phase, bool mine, std::function<std::string()> work) {
   phase_ = phase;
@@ -61,7 +65,10 @@ std::optional<Saver::Saved> Saver::advance() {
   const std::vector<std::string> all = control.all_gather(told_);
   // A failure is told when nobody writes any more, so that whoever hears of it may remove or save anew.
   const auto is = [](char what) { return [what](const std::string& told) { return told[0] == what; }; };
-  if (std::any_of(all.begin(), all.end(), is(kWorking))) return std::nullopt;
+  busy_.clear();
+  for (size_t r = 0; r < all.size(); ++r)
+    if (is(kWorking)(all[r])) busy_ += fmt::format("{}{}", busy_.empty() ? "" : ", ", r);
+  if (!busy_.empty()) return std::nullopt;
   const auto failed = std::find_if(all.begin(), all.end(), is(kFailed));
   if (failed != all.end()) give_up(failed->substr(1));
   switch (phase_) {
@@ -108,9 +115,18 @@ void Saver::give_up(const std::string& why) {
 }
 
 std::optional<Saver::Saved> Saver::finish() {
+  using Clock = std::chrono::steady_clock;
+  auto begin = Clock::now();
   for (auto wait = kShortestWait; busy(); wait = std::min(2 * wait, kLongestWait)) {
     if (part_.valid()) part_.wait_for(wait);
+    const Phase before = phase_;
     if (auto saved = advance()) return saved;
+    if (phase_ != before) begin = Clock::now();
+    const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
+    require<IoError>(waited < timeout_,
+                     "saving step {} has stood still for {:.0f} s: rank {} is still at work in {}; if the disk is only slow, "
+                     "raise run.save_timeout",
+                     state_.step, waited, busy_, folder_);
   }
   return std::nullopt;
 }

@@ -29,9 +29,10 @@ class Saver {
     std::string path;
   };
 
-  /// Saves go into `folder` ("runs/x/checkpoints"); the newest `keep_last` stay. Takes the snapshot's memory. `session`
+  /// Saves go into `folder` ("runs/x/checkpoints"); the newest `keep_last` stay. `timeout`: seconds that finish() waits for a
+  /// phase. Takes the snapshot's memory. `session`
   /// outlives it and trains.
-  Saver(Session& session, std::string folder, int64_t keep_last);
+  Saver(Session& session, std::string folder, int64_t keep_last, double timeout);
   /// Waits for this rank's part of an unfinished save, which stays unpublished.
   ~Saver() = default;
 
@@ -43,8 +44,8 @@ class Saver {
   void start(const RunState& state);
   /// Lets the save go on without waiting. Returns what was published, once. Nothing happens when !busy().
   std::optional<Saved> advance();
-  /// Waits until the save under way is published. However long one rank takes, no rank waits for another for longer than a
-  /// moment, so that no time limit of the job is met.
+  /// Waits until the save under way is published. The ranks go on asking each other meanwhile, so that the job's limit on ranks
+  /// that stand still is not met; a phase that lasts longer than `timeout` is an IoError that names the ranks at work.
   std::optional<Saved> finish();
 
  private:
@@ -59,12 +60,14 @@ class Saver {
   Session& session_;
   std::string folder_;
   int64_t keep_last_;
+  double timeout_;
   Snapshot snapshot_;
   // Of the save under way.
   Phase phase_ = Phase::none;
   std::optional<CheckpointWriter> writer_;
   RunState state_;
   std::string told_;  // to the others, of this rank's part of the phase
+  std::string busy_;  // the ranks that had not ended theirs when last asked: "1, 3"
   std::string info_;  // what its part returned: after writing, its ShardInfo
   // Last: its end waits for the thread, which uses the rest.
   std::future<std::string> part_;

@@ -13,6 +13,7 @@
 #include "config/counts.h"
 #include "config/enum_names.h"
 #include "config/print.h"
+#include "data/read_ahead.h"
 #include "optim/lr_schedule.h"
 #include "report/table.h"
 #include "train/run_checks.h"
@@ -45,7 +46,11 @@ class Trainer {
         loader_(loader),
         stop_(stop),
         session_(config, rank),
-        saver_(session_, checkpoint_folder(config.run), config.train.keep_last) {
+        saver_(session_, checkpoint_folder(config.run), config.train.keep_last, config.run.save_timeout),
+        // A rank's micro-batches follow each other at even distances, from one step to the next too.
+        ahead_([&loader](std::span<const int64_t> positions) { return loader.train(positions); },
+               config.layout.dp * config.train.micro_batch,
+               std::max<int64_t>(2, session_.shape().num_micro_batches)) {
     std::string from;
     if (!config.run.resume.empty()) {
       from = agree_on_checkpoint(rank.control,
@@ -138,7 +143,7 @@ class Trainer {
   StepMetrics one_step() {
     const TrainConfig& t = config_.train;
     const double lr = learning_rate(config_.optim, state_.step, t.steps, progress());
-    const BatchSource source = [&](std::span<const int64_t> positions) { return loader_.train(positions); };
+    const BatchSource source = [&](std::span<const int64_t> positions) { return ahead_.take(positions); };
     const bool traced =
         std::find(t.trace_steps.begin(), t.trace_steps.end(), state_.step) != t.trace_steps.end();
     std::vector<TraceEvent> events;
@@ -167,6 +172,7 @@ class Trainer {
     metrics.loss = result.loss, metrics.aux_loss = result.aux_loss, metrics.z_loss = result.z_loss;
     metrics.grad_norm = result.grad_norm, metrics.lr = lr;
     metrics.expert_load = result.expert_load, metrics.dropped = result.dropped;
+    metrics.data_wait_s = result.data_wait;
     metrics.skipped = bad, metrics.counted_tokens = result.counted;
     for (Purpose purpose : kPurposes)
       metrics.memory_bytes.emplace_back(name_of(purpose), rank_.device->arena().bytes(purpose));
@@ -258,6 +264,7 @@ class Trainer {
   const StopFlag& stop_;
   Session session_;
   Saver saver_;
+  ReadAhead ahead_;
   RunState state_;
   TrainSummary summary_;
   std::optional<RunLog> log_;

@@ -1,4 +1,4 @@
-#include "checkpoint/json.h"
+#include "base/json.h"
 
 #include <limits>
 #include <set>
