@@ -34,9 +34,8 @@ struct Kind {
   std::vector<Cost> costs;  // of each call
 };
 
-constexpr int kTraced = 3;               // steps whose ops are timed
-constexpr double kLearningRate = 1e-7;   // routing stays what the first weights make of random tokens
-constexpr double kHopperFlops = 989e12;  // dense BF16, what MFU is counted against
+constexpr int kTraced = 3;              // steps whose ops are timed
+constexpr double kLearningRate = 1e-7;  // routing stays what the first weights make of random tokens
 
 /// "all_gather" for "all_gather routing": collectives are shown by what they are.
 std::string kind_of(const Node& node) {
@@ -164,7 +163,8 @@ std::string bench_step(const Config& config, int64_t steps, bool json) {
     floor += kind.floor / kTraced, timed += kind.seconds / kTraced;
   }
   const double flops = tokens * flops_per_token(config.model, config.train.seq_len) / step;
-  const double mfu = gpu ? flops / (kHopperFlops * static_cast<double>(Mesh(config.layout).world_size())) : 0;
+  const auto peak = peak_flops(config.run.device);
+  const double mfu = peak ? flops / (*peak * static_cast<double>(Mesh(config.layout).world_size())) : 0;
   if (json) {
     nlohmann::json all{{"tokens_per_s", tokens / step},
                        {"step_s", step},
@@ -196,7 +196,7 @@ std::string bench_step(const Config& config, int64_t steps, bool json) {
       "of rank 0 ({})\n",
       format_seconds(step), measured.seconds.size(), tokens / step, flops / 1e9, 100 * floor / step,
       format_seconds(floor));
-  if (gpu) text += fmt::format("MFU {:.1f} % of {:.0f} TFLOP/s a GPU; ", 100 * mfu, kHopperFlops / 1e12);
+  if (peak) text += fmt::format("MFU {:.1f} % of {:.0f} TFLOP/s a GPU; ", 100 * mfu, *peak / 1e12);
   text += fmt::format("memory {} a rank; most loaded expert {:.2f} times the mean\n\n",
                       format_bytes(measured.memory_bytes), measured.load);
   Table table({{"op (rank 0)"},

@@ -24,6 +24,10 @@ RunLog::RunLog(const Config& config, int64_t first_step, bool resumed, std::FILE
   tensorboard_ = std::make_unique<TensorBoardWriter>(folder_ + "/tensorboard", first_step);
 }
 
+void RunLog::info(const RunInfo& info) {
+  write_run_info(folder_ + "/run.json", info);
+}
+
 void RunLog::step(const StepMetrics& metrics, const RunPosition& position) {
   metrics_->write(to_json_line(metrics));
   tensorboard_->write(metrics.step, scalars_of(metrics));

@@ -1,7 +1,7 @@
 #pragma once
 // What a run writes into its folder and shows on the terminal; rank 0's. docs/formats/run_folder.md.
 //
-//   runs/<name>/config.toml  metrics.jsonl  events.jsonl  tensorboard/  traces/step_<N>.json  checkpoints/
+//   runs/<name>/config.toml  run.json  metrics.jsonl  events.jsonl  tensorboard/  traces/step_<N>.json  checkpoints/
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -12,6 +12,7 @@
 #include "report/jsonl.h"
 #include "report/metrics.h"
 #include "report/progress.h"
+#include "report/run_info.h"
 #include "report/tensorboard.h"
 #include "report/trace.h"
 
@@ -29,6 +30,8 @@ class RunLog {
   /// the files. Progress goes to `out`. Throws IoError.
   RunLog(const Config& config, int64_t first_step, bool resumed, std::FILE* out);
 
+  /// Writes run.json.
+  void info(const RunInfo& info);
   void step(const StepMetrics& metrics, const RunPosition& position);
   void event(EventKind kind, int64_t step, const std::string& message);
   void trace(int64_t step, const std::vector<TraceEvent>& events);
