@@ -146,6 +146,17 @@ void AtomicFile::commit() {
   MOESAIC_CHECK(file_ >= 0, "{} is committed already", path_);
   flush();
   if (::fsync(file_) != 0) fail_errno("bring to the disk", path_);
+  publish();
+  sync_folder(folder_of(path_));
+}
+
+void AtomicFile::commit_unsynced() {
+  MOESAIC_CHECK(file_ >= 0, "{} is committed already", path_);
+  flush();
+  publish();
+}
+
+void AtomicFile::publish() {
   // Network file systems may report a full disk only here.
   if (::close(std::exchange(file_, -1)) != 0) {
     const int error = errno;
@@ -157,7 +168,6 @@ void AtomicFile::commit() {
     ::unlink(temporary_.c_str());
     fail_system("rename to", path_, std::error_code(error, std::generic_category()));
   }
-  sync_folder(folder_of(path_));
 }
 
 void make_folders(const std::string& path) {

@@ -1,5 +1,6 @@
 #include "train/run_log.h"
 
+#include "base/error.h"
 #include "base/file.h"
 #include "config/print.h"
 
@@ -22,6 +23,8 @@ RunLog::RunLog(const Config& config, int64_t first_step, bool resumed, std::FILE
   metrics_ = std::make_unique<JsonLinesFile>(folder_ + "/metrics.jsonl");
   events_ = std::make_unique<EventLog>(folder_ + "/events.jsonl");
   tensorboard_ = std::make_unique<TensorBoardWriter>(folder_ + "/tensorboard", first_step);
+  if (!config.run.prometheus.empty())
+    prometheus_ = std::make_unique<PrometheusFile>(config.run.prometheus, config.run.name);
 }
 
 void RunLog::info(const RunInfo& info) {
@@ -32,6 +35,12 @@ void RunLog::step(const StepMetrics& metrics, const RunPosition& position) {
   metrics_->write(to_json_line(metrics));
   tensorboard_->write(metrics.step, scalars_of(metrics));
   progress_.update(metrics, position);
+  try {
+    if (prometheus_) prometheus_->write(metrics);
+  } catch (const IoError& error) {  // a run is worth more than a look at it
+    say(fmt::format("{}; run.prometheus is not written any more", error.what()));
+    prometheus_.reset();
+  }
 }
 
 void RunLog::event(EventKind kind, int64_t step, const std::string& message) {

@@ -12,6 +12,7 @@
 #include "report/jsonl.h"
 #include "report/metrics.h"
 #include "report/progress.h"
+#include "report/prometheus.h"
 #include "report/run_info.h"
 #include "report/tensorboard.h"
 #include "report/trace.h"
@@ -45,6 +46,7 @@ class RunLog {
   std::unique_ptr<JsonLinesFile> metrics_;
   std::unique_ptr<EventLog> events_;
   std::unique_ptr<TensorBoardWriter> tensorboard_;
+  std::unique_ptr<PrometheusFile> prometheus_;  // null when none is asked for
 };
 
 }  // namespace moesaic
