@@ -13,6 +13,8 @@ std::string run_folder(const RunConfig& run) {
 RunLog::RunLog(const Config& config, int64_t first_step, bool resumed, std::FILE* out)
     : folder_(run_folder(config.run)), out_(out), progress_(out, terminal_columns(out), 20) {
   make_folders(folder_ + "/traces");
+  if (!config.run.prometheus.empty())  // before the rest: a wrong path should cost nothing that an earlier run wrote
+    prometheus_ = std::make_unique<PrometheusFile>(config.run.prometheus, config.run.name);
   AtomicFile resolved(folder_ + "/config.toml");
   resolved.write(print_config(config));
   resolved.commit();
@@ -23,8 +25,6 @@ RunLog::RunLog(const Config& config, int64_t first_step, bool resumed, std::FILE
   metrics_ = std::make_unique<JsonLinesFile>(folder_ + "/metrics.jsonl");
   events_ = std::make_unique<EventLog>(folder_ + "/events.jsonl");
   tensorboard_ = std::make_unique<TensorBoardWriter>(folder_ + "/tensorboard", first_step);
-  if (!config.run.prometheus.empty())
-    prometheus_ = std::make_unique<PrometheusFile>(config.run.prometheus, config.run.name);
 }
 
 void RunLog::info(const RunInfo& info) {

@@ -194,7 +194,7 @@ std::string chart_html(const ChartSpec& spec, ordered_json& data) {
   const std::string svg = fmt::format(
       R"(<svg role="img" aria-label="{} over {}">{}{}<svg viewBox="0 0 1000 1000" preserveAspectRatio="none">{}</svg>{}</svg>)",
       html_text(spec.title), html_text(spec.x_name), x_axis_svg(x), y_axis_svg(y), paths, marks_svg(spec, x));
-  const std::string html = fmt::format(
+  std::string html = fmt::format(
       R"(<figure class="chart" data-chart="{}">{}<div class="plot">{}</div><div class="x-name">{}{}</div></figure>)",
       data.size(), caption(spec, log ? R"( <span class="unit">(logarithmic)</span>)" : ""), svg,
       html_text(spec.x_name), key_html(spec));

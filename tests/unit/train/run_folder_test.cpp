@@ -81,9 +81,9 @@ TEST(RunFolder, ShowsItsMemoryAgainWhenRowsGrow) {
   c.layout.rows_factor = 1;
   run.train(c);
   ASSERT_FALSE(run.events("a", "repeat").empty()) << "this run should pass its bound on rows";
+  const RunInfo info = read_run_info(run.folder() / "runs/a/run.json");
   std::map<std::string, int64_t> rank_0;
-  for (const auto& [purpose, bytes] : read_run_info(run.folder() / "runs/a/run.json").memory[0])
-    rank_0[purpose] = bytes;
+  for (const auto& [purpose, bytes] : info.memory.at(0)) rank_0[purpose] = bytes;
   EXPECT_EQ(rank_0, (run.metrics("a").back()["memory_bytes"].get<std::map<std::string, int64_t>>()));
 }
 
