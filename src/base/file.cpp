@@ -191,6 +191,17 @@ void AtomicFile::commit() {
   MOESAIC_CHECK(file_ >= 0, "{} is committed already", path_);
   flush();
   if (files_.fsync(file_) != 0) fail_errno("bring to the disk", path_);
+  publish();
+  sync_folder(folder_of(path_));
+}
+
+void AtomicFile::commit_unsynced() {
+  MOESAIC_CHECK(file_ >= 0, "{} is committed already", path_);
+  flush();
+  publish();
+}
+
+void AtomicFile::publish() {
   // Network file systems may report a full disk only here.
   if (files_.close(std::exchange(file_, -1)) != 0) {
     const std::error_code code(errno, std::generic_category());
@@ -202,7 +213,6 @@ void AtomicFile::commit() {
     remove_temporary();
     fail_system("rename to", path_, code);
   }
-  sync_folder(folder_of(path_));
 }
 
 void make_folders(const std::string& path) {

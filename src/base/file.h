@@ -81,11 +81,15 @@ class AtomicFile {
   int64_t size() const { return size_; }
   /// Publishes the file, replacing an older one of that name. Nothing may be written afterwards.
   void commit();
+  /// As commit(), but whole only to other processes: a crash of the machine may leave the file empty. For files
+  /// that are written often and soon out of date.
+  void commit_unsynced();
 
  private:
   void write_out(std::span<const std::byte> bytes);
   void flush();
   void remove_temporary();
+  void publish();
 
   FileSystem& files_;
   std::string path_, temporary_;

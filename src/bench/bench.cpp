@@ -37,9 +37,8 @@ struct Kind {
   std::vector<Cost> costs;  // of each call
 };
 
-constexpr int kTraced = 3;               // steps whose ops are timed
-constexpr double kLearningRate = 1e-7;   // routing stays what the first weights make of random tokens
-constexpr double kHopperFlops = 989e12;  // dense BF16, what MFU is counted against
+constexpr int kTraced = 3;              // steps whose ops are timed
+constexpr double kLearningRate = 1e-7;  // routing stays what the first weights make of random tokens
 
 /// The line that a node counts for. Collectives are shown by what they are: "all_gather" for "all_gather routing".
 std::string line_of(const Node& node, BenchBy by) {
@@ -197,7 +196,8 @@ std::string bench_step(const Config& config, BenchBy by, int64_t steps, bool jso
     floor += kind.floor / kTraced;
   }
   const double flops = tokens * flops_per_token(config.model, config.train.seq_len) / step;
-  const double mfu = gpu ? flops / (kHopperFlops * static_cast<double>(Mesh(config.layout).world_size())) : 0;
+  const auto peak = peak_flops(config.run.device);
+  const double mfu = peak ? flops / (*peak * static_cast<double>(Mesh(config.layout).world_size())) : 0;
   if (json) {
     nlohmann::json all{{"tokens_per_s", tokens / step},
                        {"step_s", step},
@@ -235,7 +235,7 @@ std::string bench_step(const Config& config, BenchBy by, int64_t steps, bool jso
       "of rank 0 ({})\n",
       format_seconds(step), measured.seconds.size(), tokens / step, flops / 1e9, 100 * floor / step,
       format_seconds(floor));
-  if (gpu) text += fmt::format("MFU {:.1f} % of {:.0f} TFLOP/s a GPU; ", 100 * mfu, kHopperFlops / 1e12);
+  if (peak) text += fmt::format("MFU {:.1f} % of {:.0f} TFLOP/s a GPU; ", 100 * mfu, *peak / 1e12);
   text += fmt::format("memory {} a rank; most loaded expert {:.2f} times the mean\n",
                       format_bytes(measured.memory_bytes), measured.load);
   if (gpu)

@@ -14,6 +14,7 @@ void add_generate(CLI::App& app);
 void add_data(CLI::App& app, const StopFlag& stop, void (*on_start)());
 void add_data_show(CLI::App& data);
 void add_inspect(CLI::App& app);
+void add_report(CLI::App& app);
 void add_bench(CLI::App& app);
 
 /// --set KEY=VALUE, as often as wanted.

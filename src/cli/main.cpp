@@ -54,6 +54,7 @@ int main(int argc, char** argv) {
       "A first run:\n"
       "  moesaic data prepare TEXT build/data/mine        text to tokens\n"
       "  moesaic train configs/runs/quickstart.toml       train, evaluate, save into runs/quickstart\n"
+      "  moesaic report runs/quickstart                   a page that shows the run\n"
       "  moesaic generate runs/quickstart --prompt Hello  let it write\n",
       "moesaic"};
   app.require_subcommand(1);
@@ -63,6 +64,7 @@ int main(int argc, char** argv) {
   moesaic::cli::add_generate(app);
   moesaic::cli::add_data(app, g_stop, catch_signals);
   moesaic::cli::add_inspect(app);
+  moesaic::cli::add_report(app);
   moesaic::cli::add_bench(app);
   try {
     app.parse(argc, argv);

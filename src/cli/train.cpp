@@ -67,7 +67,7 @@ void add_train(CLI::App& app, const StopFlag& stop, void (*on_start)()) {
       "Train a model. Ranks are threads of this process; --processes N makes them processes of this "
       "machine;\n"
       "under torchrun --no-python, srun or mpirun each process is one rank (docs/launching.md).\n"
-      "Writes runs/<run.name>/: config.toml, metrics.jsonl, events.jsonl, tensorboard/, traces/, "
+      "Writes runs/<run.name>/: config.toml, run.json, metrics.jsonl, events.jsonl, tensorboard/, traces/, "
       "checkpoints/.\n"
       "Ctrl-C saves and leaves; --resume goes on.");
   auto options = std::make_shared<Options>();

@@ -130,6 +130,8 @@ struct DataConfig {
 struct RunConfig {
   std::string name = "run";  // runs/<name>/
   std::string folder = "runs";
+  std::string
+      prometheus;  // file for node_exporter's textfile collector (*.prom), rewritten after each step; empty = none
   std::string resume;  // checkpoint to start from; "auto" = the newest whole one of this run
   DeviceKind device = DeviceKind::cpu;
   ReplayMode replay = ReplayMode::inline_;

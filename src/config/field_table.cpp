@@ -168,6 +168,8 @@ void add_data(Table& t, DataConfig& d) {
 void add_run(Table& t, RunConfig& r) {
   t.add("run.name", r.name, "the run's folder inside run.folder");
   t.add("run.folder", r.folder, "where runs are written");
+  t.add("run.prometheus", r.prometheus,
+        "file for Prometheus's node_exporter (*.prom), rewritten after each step; empty = none");
   t.add("run.resume", r.resume, "checkpoint to start from; auto = the newest whole one of this run");
   t.add("run.device", r.device, "where ops run");
   t.add("run.replay", r.replay,

@@ -17,6 +17,7 @@
 #include "optim/lr_schedule.h"
 #include "report/table.h"
 #include "train/run_checks.h"
+#include "train/run_info.h"
 #include "train/run_lock.h"
 #include "train/saver.h"
 #include "train/trace_gather.h"
@@ -31,10 +32,6 @@ double now() {
 // A rank that stands still for several usual steps is stuck.
 constexpr double kMediansToWait = 5;
 constexpr int64_t kStepsOfMedian = 15;
-
-constexpr Purpose kPurposes[] = {Purpose::parameters,  Purpose::gradients, Purpose::optimizer,
-                                 Purpose::activations, Purpose::workspace, Purpose::batch,
-                                 Purpose::buffers};
 
 constexpr double kLongWait = 1;  // seconds of waiting for a save that the user should hear of
 
@@ -63,9 +60,10 @@ class Trainer {
     } else {
       session_.initialize();
     }
-    rank.control.barrier();
+    const RunInfo info = gather_run_info(config, session_.stage().spec(), rank);  // waits for all ranks
     if (rank.rank != 0) return;
     log_.emplace(config, state_.step, !from.empty(), out);
+    log_->info(info);
     log_->say(describe());
     log_->say(memory_table(rank.device->arena(), saver_.snapshot_bytes()));
     if (from.empty())
@@ -86,6 +84,9 @@ class Trainer {
       state_.seconds += metrics.seconds;
       metrics.tokens_per_s =
           static_cast<double>(config_.train.global_batch * config_.train.seq_len) / metrics.seconds;
+      if (const auto peak = peak_flops(config_.run.device))
+        metrics.mfu = metrics.tokens_per_s * flops_per_token(config_.model, config_.train.seq_len) /
+                      (*peak * static_cast<double>(rank_.world_size));
       ++state_.step;
       state_.position += config_.train.global_batch;
       state_.num_updates = session_.num_updates();
@@ -151,7 +152,9 @@ class Trainer {
     StepResult result = session_.step(source, state_.position, lr);
     while (result.max_rows_asked > 0 && config_.layout.on_overflow != OverflowPolicy::drop) {
       grow_rows(result.max_rows_asked);
+      const RunInfo info = gather_run_info(config_, session_.stage().spec(), rank_);
       if (log_) {
+        log_->info(info);
         log_->event(EventKind::repeat, state_.step,
                     fmt::format("step {} is repeated: routing gave a rank {} rows; the bound is now {}",
                                 state_.step, result.max_rows_asked, session_.stage().spec().max_rows));
@@ -174,8 +177,7 @@ class Trainer {
     metrics.expert_load = result.expert_load, metrics.dropped = result.dropped;
     metrics.data_wait_s = result.data_wait;
     metrics.skipped = bad, metrics.counted_tokens = result.counted;
-    for (Purpose purpose : kPurposes)
-      metrics.memory_bytes.emplace_back(name_of(purpose), rank_.device->arena().bytes(purpose));
+    metrics.memory_bytes = memory_by_purpose(rank_.device->arena());
     return metrics;
   }
 
@@ -313,9 +315,8 @@ Session::Evaluation evaluate_checkpoint(const Config& config, const std::string&
 
 std::string memory_table(const Arena& arena, int64_t host_bytes) {
   Table table({{"memory per rank"}, {"bytes", Table::Align::right}, {"", Table::Align::right}});
-  for (Purpose purpose : kPurposes)
-    table.add_row(
-        {name_of(purpose), std::to_string(arena.bytes(purpose)), format_bytes(arena.bytes(purpose))});
+  for (const auto& [purpose, bytes] : memory_by_purpose(arena))
+    table.add_row({purpose, std::to_string(bytes), format_bytes(bytes)});
   table.add_rule();
   table.add_row({"sum", std::to_string(arena.bytes()), format_bytes(arena.bytes())});
   table.add_row({"host: copy to save", std::to_string(host_bytes), format_bytes(host_bytes)});

@@ -140,7 +140,7 @@ TEST(FailedSave, IsToldToEveryRankAndLeavesTheOlderCheckpointAndNoTraces) {
   run_ranks(c.run, 4, [&](Rank& rank) {
     Session session(c, rank);
     session.initialize();
-    Saver saver(session, folder, 2);
+    Saver saver(session, folder, 2, 60);
     RunState state;
     state.step = 1;
     saver.start(state);

@@ -118,7 +118,7 @@ std::string poisoned_start(const TrainRun& run, const Config& c) {
     Session session(c, rank);
     session.initialize();
     poke(session, "layers.1.attention.o", 0, kNan);
-    Saver saver(session, run.folder() / "start", 1);
+    Saver saver(session, run.folder() / "start", 1, 60);
     saver.start({});
     const auto saved = saver.finish();
     if (rank.rank == 0) path = saved->path;
