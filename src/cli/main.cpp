@@ -65,6 +65,7 @@ int main(int argc, char** argv) {
   moesaic::cli::add_data(app);
   moesaic::cli::add_inspect(app);
   moesaic::cli::add_bench(app);
+  moesaic::cli::add_convert(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::RuntimeError& error) {

@@ -121,7 +121,8 @@ struct DataConfig {
 struct RunConfig {
   std::string name = "run";  // runs/<name>/
   std::string folder = "runs";
-  std::string resume;  // checkpoint to start from; "auto" = the newest whole one of this run
+  std::string resume;  // checkpoint to go on from; "auto" = the newest whole one of this run
+  std::string init;    // checkpoint or run folder whose weights a new run starts from; empty = random weights
   DeviceKind device = DeviceKind::cpu;
   ReplayMode replay = ReplayMode::inline_;
   uint64_t chaos_seed = 1;

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/weights.h"
 #include "checkpoint/writer.h"
 #include "config/parse.h"
 #include "config/print.h"
@@ -127,6 +128,11 @@ std::string save_checkpoint(Session& session, const std::string& folder, const R
 }
 
 RunState load_checkpoint(Session& session, const CheckpointReader& reader) {
+  require<ConfigError>(!session.trains() || !holds_weights_alone(reader),
+                       "{} holds weights alone and no optimizer state: a run cannot be resumed from it, but "
+                       "a new one can start "
+                       "from it (run.init instead of --resume)",
+                       reader.path());
   Stage& stage = session.stage();
   const DType type = stage.spec().dtype;
   struct Target {

@@ -13,6 +13,7 @@
 #include "config/print.h"
 #include "optim/lr_schedule.h"
 #include "report/table.h"
+#include "train/initial_weights.h"
 #include "train/run_checks.h"
 #include "train/trace_gather.h"
 
@@ -40,6 +41,8 @@ class Trainer {
       session_.set_rows_factor(std::max(state_.rows_factor, session_.rows_factor()));
       summary_.checkpoint = from;
       if (from.starts_with(checkpoint_folder(config.run) + "/")) saved_ = state_.step;
+    } else if (!config.run.init.empty()) {
+      start_from(config.run.init);
     } else {
       session_.initialize();
     }
@@ -49,7 +52,7 @@ class Trainer {
     log_->say(describe());
     log_->say(memory_table(rank.device->arena()));
     if (from.empty())
-      log_->event(EventKind::start, 0, "started");
+      log_->event(EventKind::start, 0, started_);
     else
       log_->event(EventKind::restart, state_.step,
                   fmt::format("resumed at step {} from {}", state_.step, from));
@@ -87,6 +90,17 @@ class Trainer {
   }
 
  private:
+  /// A new run from the weights of a checkpoint: step 0, new optimizer state.
+  void start_from(const std::string& path) {
+    const std::string found = agree_on_checkpoint(rank_.control, path);
+    const CheckpointReader reader(found, Verify::sizes);
+    if (rank_.rank == 0)
+      for (const std::string& difference : model_differences(config_, config_of(reader)))
+        log_warning("run.init = {}: {}", path, difference);
+    load_weights(session_, reader);
+    started_ = fmt::format("started from the weights of {}", found);
+  }
+
   /// Whether another step follows; the same answer on every rank. Rank 0's clock counts.
   bool proceed() {
     rank_.control.set_step(state_.step);
@@ -218,6 +232,7 @@ class Trainer {
   Session session_;
   RunState state_;
   TrainSummary summary_;
+  std::string started_ = "started";
   std::optional<RunLog> log_;
   int64_t num_skipped_ = 0, saved_ = -1;
 };
@@ -249,7 +264,7 @@ Session::Evaluation evaluate_checkpoint(const Config& config, const std::string&
   Session::Evaluation evaluation;
   run_ranks(config.run, Mesh(config.layout).world_size(), [&](Rank& rank) {
     Session session(config, rank, false);
-    load_checkpoint(session, CheckpointReader(checkpoint, Verify::contents));
+    load_weights(session, CheckpointReader(checkpoint, Verify::contents));
     const BatchSource source = [&](std::span<const int64_t> numbers) { return loader.valid(numbers); };
     const auto mine = session.evaluate(
         source, count > 0 ? std::min(count, loader.num_valid_samples()) : loader.num_valid_samples());
