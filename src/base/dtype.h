@@ -6,7 +6,7 @@
 
 namespace moesaic {
 
-enum class DType : uint8_t { f32, bf16, u16, i32, i64, u8 };
+enum class DType : uint8_t { f32, bf16, u16, i32, i64, u8, f16 };  // f16: only read from files of others
 
 /// Bytes of one element.
 constexpr int64_t size_of(DType type) {
@@ -14,6 +14,7 @@ constexpr int64_t size_of(DType type) {
     case DType::u8:
       return 1;
     case DType::bf16:
+    case DType::f16:
     case DType::u16:
       return 2;
     case DType::f32:
@@ -39,6 +40,9 @@ struct bf16 {
   }
   explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 };
+
+/// The value of an IEEE 754 half-precision number, exact.
+float half_to_float(uint16_t bits);
 
 template <class T>
 struct dtype_of;

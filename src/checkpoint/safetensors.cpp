@@ -50,6 +50,8 @@ std::string_view safetensors_name(DType dtype) {
       return "F32";
     case DType::bf16:
       return "BF16";
+    case DType::f16:
+      return "F16";
     case DType::u16:
       return "U16";
     case DType::i32:
@@ -63,10 +65,11 @@ std::string_view safetensors_name(DType dtype) {
 }
 
 DType dtype_named(std::string_view name, const std::string& where) {
-  for (const DType type : {DType::f32, DType::bf16, DType::u16, DType::i32, DType::i64, DType::u8}) {
+  for (const DType type :
+       {DType::f32, DType::bf16, DType::f16, DType::u16, DType::i32, DType::i64, DType::u8}) {
     if (safetensors_name(type) == name) return type;
   }
-  fail<IoError>("{}: type {} is not one of F32, BF16, U16, I32, I64, U8", where, name);
+  fail<IoError>("{}: type {} is not one of F32, BF16, F16, U16, I32, I64, U8", where, name);
 }
 
 int64_t checked_numel(std::span<const int64_t> shape, const std::string& where) {

@@ -15,7 +15,7 @@
 
 namespace moesaic {
 
-/// The format's names, "F32", "BF16", "U16", "I32", "I64", "U8". dtype_named throws IoError for others.
+/// The format's names, "F32", "BF16", "F16", "U16", "I32", "I64", "U8". dtype_named throws IoError for others.
 std::string_view safetensors_name(DType dtype);
 DType dtype_named(std::string_view name, const std::string& where);
 /// Product of the extents; IoError beginning with `where` for more than 8 dims, a negative extent, or a

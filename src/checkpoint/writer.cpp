@@ -24,11 +24,20 @@ void CheckpointWriter::begin() const {
 }
 
 ShardInfo CheckpointWriter::write_shard(int64_t rank, std::span<const PieceToSave> pieces) const {
+  const std::vector<Piece> plain(pieces.begin(), pieces.end());
+  return write_shard(rank, plain, [&](size_t i) {
+    return std::span(static_cast<const std::byte*>(pieces[i].data), static_cast<size_t>(pieces[i].bytes()));
+  });
+}
+
+ShardInfo CheckpointWriter::write_shard(
+    int64_t rank, std::span<const Piece> pieces,
+    const std::function<std::span<const std::byte>(size_t)>& bytes_of) const {
   ShardInfo info;
   info.file.name = fmt::format("rank_{:05}.safetensors", rank);
   const std::string path = unfinished_ + "/" + info.file.name;
   std::vector<StoredTensor> tensors;
-  for (const PieceToSave& piece : pieces) {
+  for (const Piece& piece : pieces) {
     check_piece(piece, path);
     // A piece that is a whole tensor keeps its shape, so that other tools can use the file.
     const bool whole = piece.begin == 0 && piece.count == checked_numel(piece.shape, path);
@@ -38,8 +47,7 @@ ShardInfo CheckpointWriter::write_shard(int64_t rank, std::span<const PieceToSav
   Digest whole_file;
   whole_file.update(std::as_bytes(std::span(writer.header())));
   for (const size_t i : writer.order()) {
-    const std::span bytes(static_cast<const std::byte*>(pieces[i].data),
-                          static_cast<size_t>(pieces[i].bytes()));
+    const std::span<const std::byte> bytes = bytes_of(i);
     writer.append(bytes);
     whole_file.update(bytes);
     StoredPiece stored;

@@ -9,6 +9,7 @@
 // Until publish() has returned, nothing in the folder counts as this checkpoint, whichever rank dies when.
 // All ranks must see one file system.
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
@@ -29,6 +30,10 @@ class CheckpointWriter {
   /// Writes this rank's pieces, possibly none, as "rank_00003.safetensors" and brings them to the disk. Data
   /// is read during the call only. Two pieces of one tensor may not begin at the same element.
   ShardInfo write_shard(int64_t rank, std::span<const PieceToSave> pieces) const;
+  /// The same without holding all of it: bytes_of(i) is asked once for the bytes of pieces[i], which are used before
+  /// the next call.
+  ShardInfo write_shard(int64_t rank, std::span<const Piece> pieces,
+                        const std::function<std::span<const std::byte>(size_t)>& bytes_of) const;
   /// Checks that all shards are there and cover each tensor without contradiction, writes the manifest, and
   /// gives the checkpoint its name; an older one of the same step is replaced. state: an object, kept as it
   /// is.

@@ -16,6 +16,7 @@ void add_data_show(CLI::App& data);
 void add_inspect(CLI::App& app);
 void add_report(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_convert(CLI::App& app);
 
 /// --set KEY=VALUE, as often as wanted.
 void add_settings(CLI::App& command, std::vector<std::string>& settings, const std::string& help);

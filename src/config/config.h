@@ -132,7 +132,8 @@ struct RunConfig {
   std::string folder = "runs";
   std::string
       prometheus;  // file for node_exporter's textfile collector (*.prom), rewritten after each step; empty = none
-  std::string resume;  // checkpoint to start from; "auto" = the newest whole one of this run
+  std::string resume;  // checkpoint to go on from; "auto" = the newest whole one of this run
+  std::string init;    // checkpoint or run folder whose weights a new run starts from; empty = random weights
   DeviceKind device = DeviceKind::cpu;
   ReplayMode replay = ReplayMode::inline_;
   uint64_t chaos_seed = 1;

@@ -170,7 +170,9 @@ void add_run(Table& t, RunConfig& r) {
   t.add("run.folder", r.folder, "where runs are written");
   t.add("run.prometheus", r.prometheus,
         "file for Prometheus's node_exporter (*.prom), rewritten after each step; empty = none");
-  t.add("run.resume", r.resume, "checkpoint to start from; auto = the newest whole one of this run");
+  t.add("run.resume", r.resume, "checkpoint to go on from; auto = the newest whole one of this run");
+  t.add("run.init", r.init,
+        "checkpoint or run folder whose weights a new run starts from; empty = random weights");
   t.add("run.device", r.device, "where ops run");
   t.add("run.replay", r.replay,
         "chaos: a CPU replays independent ops in random order, a GPU pauses at random between ops");

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/weights.h"
 #include "config/parse.h"
 #include "train/agreement.h"
 #include "train/shard_pieces.h"
@@ -23,6 +24,11 @@ bool is_checkpoint(const std::string& path) {
 }  // namespace
 
 RunState load_checkpoint(Session& session, const CheckpointReader& reader) {
+  require<ConfigError>(!session.trains() || !holds_weights_alone(reader),
+                       "{} holds weights alone and no optimizer state: a run cannot be resumed from it, but "
+                       "a new one can start "
+                       "from it (run.init instead of --resume)",
+                       reader.path());
   Stage& stage = session.stage();
   const DType type = stage.spec().dtype;
   struct Target {

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "data/byte_tokenizer.h"
-#include "train/checkpointing.h"
+#include "train/initial_weights.h"
 #include "train/run_checks.h"
 
 namespace moesaic {
@@ -40,7 +40,7 @@ void generate(const Config& config, const std::string& checkpoint, const Generat
   check_runnable(alone);
   run_ranks(alone.run, 1, [&](Rank& rank) {
     Session session(alone, rank, false);
-    load_checkpoint(session, CheckpointReader(checkpoint, Verify::contents));
+    load_weights(session, CheckpointReader(checkpoint, Verify::contents));
     std::vector<int32_t> tokens = byte_tokenizer::encode(options.prompt);
     if (tokens.empty()) tokens.push_back(byte_tokenizer::kEnd);
     std::vector<float> logits(static_cast<size_t>(V));

@@ -41,6 +41,7 @@ Loader open_data(const Config& config, bool needs_valid) {
 }
 
 void check_run_folder(const RunConfig& run) {
+  if (!run.init.empty() && run.resume.empty()) find_checkpoint(run.init);
   if (run.resume == "auto") return;
   const LatestCheckpoint newest = find_latest_checkpoint(checkpoint_folder(run));
   if (newest.path.empty()) return;

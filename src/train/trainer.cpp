@@ -16,6 +16,7 @@
 #include "data/read_ahead.h"
 #include "optim/lr_schedule.h"
 #include "report/table.h"
+#include "train/initial_weights.h"
 #include "train/run_checks.h"
 #include "train/run_info.h"
 #include "train/run_lock.h"
@@ -57,6 +58,8 @@ class Trainer {
       session_.set_rows_factor(std::max(state_.rows_factor, session_.rows_factor()));
       summary_.checkpoint = from;
       if (from.starts_with(checkpoint_folder(config.run) + "/")) saved_ = state_.step;
+    } else if (!config.run.init.empty()) {
+      start_from(config.run.init);
     } else {
       session_.initialize();
     }
@@ -67,7 +70,7 @@ class Trainer {
     log_->say(describe());
     log_->say(memory_table(rank.device->arena(), saver_.snapshot_bytes()));
     if (from.empty())
-      log_->event(EventKind::start, 0, "started");
+      log_->event(EventKind::start, 0, started_);
     else
       log_->event(EventKind::restart, state_.step,
                   fmt::format("resumed at step {} from {}", state_.step, from));
@@ -111,6 +114,17 @@ class Trainer {
   }
 
  private:
+  /// A new run from the weights of a checkpoint: step 0, new optimizer state.
+  void start_from(const std::string& path) {
+    const std::string found = agree_on_checkpoint(rank_.control, path);
+    const CheckpointReader reader(found, Verify::sizes);
+    if (rank_.rank == 0)
+      for (const std::string& difference : model_differences(config_, config_of(reader)))
+        log_warning("run.init = {}: {}", path, difference);
+    load_weights(session_, reader);
+    started_ = fmt::format("started from the weights of {}", found);
+  }
+
   /// Whether another step follows; the same answer on every rank. Rank 0's clock counts.
   bool proceed() {
     rank_.control.set_step(state_.step);
@@ -269,6 +283,7 @@ class Trainer {
   ReadAhead ahead_;
   RunState state_;
   TrainSummary summary_;
+  std::string started_ = "started";
   std::optional<RunLog> log_;
   int64_t num_skipped_ = 0, saved_ = -1;
   std::array<double, static_cast<size_t>(kStepsOfMedian)> step_seconds_{};  // of the last steps, as a ring
@@ -304,7 +319,7 @@ Session::Evaluation evaluate_checkpoint(const Config& config, const std::string&
   Session::Evaluation evaluation;
   run_ranks(config.run, Mesh(config.layout).world_size(), [&](Rank& rank) {
     Session session(config, rank, false);
-    load_checkpoint(session, CheckpointReader(checkpoint, Verify::contents));
+    load_weights(session, CheckpointReader(checkpoint, Verify::contents));
     const BatchSource source = [&](std::span<const int64_t> numbers) { return loader.valid(numbers); };
     const auto mine = session.evaluate(
         source, count > 0 ? std::min(count, loader.num_valid_samples()) : loader.num_valid_samples());

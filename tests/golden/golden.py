@@ -1,5 +1,5 @@
-"""Makes one golden file from a Hugging Face mixture-of-experts model. Used by make_mixtral.py and
-make_qwen3_moe.py.
+"""Makes one golden file from a Hugging Face mixture-of-experts model. Used by make_mixtral.py,
+make_qwen3_moe.py and make_deepseek.py.
 
 The model gets random weights, runs once forward and once backward in FP32 on the CPU, and everything a
 trainer must reproduce is written as safetensors; README.md lists the tensors. Before anything is written, an
@@ -205,11 +205,25 @@ def flat_config(config, architecture):
     }
     flat["architectures"] = [architecture]
     flat["rope_theta"] = 10000.0
-    flat["num_experts"] = getattr(config, "num_local_experts", None) or config.num_experts
+    flat["num_experts"] = next(
+        getattr(config, key)
+        for key in ("num_local_experts", "num_experts", "n_routed_experts")
+        if hasattr(config, key)
+    )
     flat["moe_intermediate_size"] = getattr(config, "moe_intermediate_size", None) or config.intermediate_size
     if config.model_type == "mixtral":  # that family's own names, as in its config.json
         flat["num_local_experts"] = flat["num_experts"]
         flat["intermediate_size"] = flat["moe_intermediate_size"]
     else:
         flat["norm_topk_prob"] = config.norm_topk_prob
+    if config.model_type == "deepseek":
+        for key in (
+            "intermediate_size",
+            "n_routed_experts",
+            "n_shared_experts",
+            "first_k_dense_replace",
+            "moe_layer_freq",
+            "scoring_func",
+        ):
+            flat[key] = getattr(config, key)
     return flat

@@ -2,11 +2,7 @@
 // models, as Hugging Face's code computes them (README.md in this folder).
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <nlohmann/json.hpp>
-
-#include "checkpoint/safetensors.h"
-#include "support/layout_runner.h"
+#include "golden/golden_file.h"
 
 namespace moesaic::test {
 namespace {
@@ -39,57 +35,31 @@ std::string their_name(std::string name, bool mixtral) {
   return "model." + name + ".weight";
 }
 
-class Golden {
+class Golden : public GoldenFile {
  public:
-  explicit Golden(const std::string& name)
-      : file_(std::string(MOESAIC_SOURCE_DIR) + "/tests/golden/" + name),
-        json_(nlohmann::json::parse(file_.metadata().at("config"))) {}
-
-  template <class T>
-  std::vector<T> values(const std::string& name) const {
-    const auto& tensor = file_.get(name);
-    std::vector<T> v(static_cast<size_t>(tensor.bytes) / sizeof(T));
-    std::memcpy(v.data(), file_.data(tensor).data(), static_cast<size_t>(tensor.bytes));
-    return v;
-  }
-  std::vector<float> floats(const std::string& name) const { return values<float>(name); }
-  bool mixtral() const { return json_.at("model_type") == "mixtral"; }
+  using GoldenFile::GoldenFile;
+  bool mixtral() const { return json().at("model_type") == "mixtral"; }
 
   Config config() const {
     Config c = small_config();
     ModelConfig& m = c.model;
-    m.num_layers = json_.at("num_hidden_layers");
-    m.hidden = json_.at("hidden_size");
-    m.num_heads = json_.at("num_attention_heads");
-    m.num_kv_heads = json_.at("num_key_value_heads");
-    m.head_dim = json_.at("head_dim");
-    m.expert_ffn = json_.at("moe_intermediate_size");
-    m.num_experts = json_.at("num_experts");
-    m.top_k = json_.at("num_experts_per_tok");
-    m.vocab = json_.at("vocab_size");
-    m.norm_eps = json_.at("rms_norm_eps");
-    m.rope_theta = json_.at("rope_theta");
+    m.num_layers = json().at("num_hidden_layers");
+    m.hidden = json().at("hidden_size");
+    m.num_heads = json().at("num_attention_heads");
+    m.num_kv_heads = json().at("num_key_value_heads");
+    m.head_dim = json().at("head_dim");
+    m.expert_ffn = json().at("moe_intermediate_size");
+    m.num_experts = json().at("num_experts");
+    m.top_k = json().at("num_experts_per_tok");
+    m.vocab = json().at("vocab_size");
+    m.norm_eps = json().at("rms_norm_eps");
+    m.rope_theta = json().at("rope_theta");
     m.qk_norm = !mixtral();
     m.router.renormalize = true;
     c.balance.aux_coef = 0;
     c.train.seq_len = 32;
     c.train.micro_batch = c.train.global_batch = 2;
     return c;
-  }
-
-  Batch batch(std::span<const int64_t> positions) const {
-    const auto tokens = values<int32_t>("input_ids"), targets = values<int32_t>("targets");
-    Batch b;
-    b.num_sequences = static_cast<int64_t>(positions.size());
-    for (int64_t p : positions)
-      for (int64_t s = 0; s < 32; ++s) {
-        b.tokens.push_back(tokens[static_cast<size_t>(p * 32 + s)]);
-        b.targets.push_back(targets[static_cast<size_t>(p * 32 + s)]);
-        b.positions.push_back(static_cast<int32_t>(s));
-        b.doc_start.push_back(0);
-        ++b.num_counted;
-      }
-    return b;
   }
 
   void load_weights(Session& session) const {
@@ -100,10 +70,6 @@ class Golden {
       stage.device().store(stage.weights(row.bucket) + 4 * row.offset, w.data(), 4 * row.shape.numel());
     }
   }
-
- private:
-  SafetensorsFile file_;
-  nlohmann::json json_;
 };
 
 void expect_equal_to_theirs(const std::string& fixture, int64_t n, int64_t dp) {

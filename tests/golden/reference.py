@@ -36,25 +36,32 @@ def attention(w, stem, c, x):
     return torch.cat(heads, -1) @ w[stem + "o_proj.weight"].T
 
 
+def ffn(w, stem, names, x):
+    """x [D] or [T, D] -> the same shape."""
+    gate, up, down = (w[f"{stem}{name}.weight"].T for name in names)
+    gate = x @ gate
+    return (gate * gate.sigmoid() * (x @ up)) @ down
+
+
 def experts(w, stem, names, c, x):
     """x [T, D] -> y [T, D], router logits [T, E], chosen experts [T, K], best first."""
-    gate_name, up_name, down_name = names
     logits = x @ w[stem + "gate.weight"].T
     weight, chosen = logits.softmax(-1).topk(c["num_experts_per_tok"], -1)
-    weight = weight / weight.sum(-1, keepdim=True)
+    if c.get("norm_topk_prob", True):
+        weight = weight / weight.sum(-1, keepdim=True)
     rows = []
     for t in range(x.shape[0]):
         y = 0
         for e, p in zip(chosen[t].tolist(), weight[t]):
-            gate = w[f"{stem}experts.{e}.{gate_name}.weight"] @ x[t]
-            up = w[f"{stem}experts.{e}.{up_name}.weight"] @ x[t]
-            y = y + p * (w[f"{stem}experts.{e}.{down_name}.weight"] @ (gate * gate.sigmoid() * up))
+            y = y + p * ffn(w, f"{stem}experts.{e}.", names, x[t])
+        if f"{stem}shared_experts.{names[0]}.weight" in w:
+            y = y + ffn(w, f"{stem}shared_experts.", names, x[t])
         rows.append(y)
     return torch.stack(rows), logits, chosen
 
 
 def forward(w, c, inputs, targets, moe, names):
-    """-> logits [B, S, V], mean cross-entropy, [(router logits, chosen experts)] per layer."""
+    """-> logits [B, S, V], mean cross-entropy, [(router logits, chosen experts)] per MoE layer."""
     B, S = inputs.shape
     x = w["model.embed_tokens.weight"][inputs]
     routing = []
@@ -63,6 +70,9 @@ def forward(w, c, inputs, targets, moe, names):
         h = rms_norm(x, w[stem + "input_layernorm.weight"], c["rms_norm_eps"])
         x = x + attention(w, stem + "self_attn.", c, h)
         h = rms_norm(x, w[stem + "post_attention_layernorm.weight"], c["rms_norm_eps"])
+        if f"{stem}{moe}.gate.weight" not in w:  # a leading dense layer
+            x = x + ffn(w, f"{stem}{moe}.", names, h)
+            continue
         y, router_logits, chosen = experts(w, f"{stem}{moe}.", names, c, h.flatten(0, 1))
         routing.append((router_logits, chosen))
         x = x + y.view(B, S, -1)

@@ -1,0 +1,83 @@
+#include <fmt/format.h>
+
+#include "hf/family_rows.h"
+
+namespace moesaic {
+namespace {
+
+void refuse_what_is_not_built(const HfConfig& c) {
+  if (c.has("quantization_config"))
+    c.refuse("quantization_config", "quantized weights are not supported; convert the original ones");
+  const std::string act = c.text("hidden_act", "silu");
+  if (act != "silu" && act != "swish") c.refuse("hidden_act", "only silu is supported");
+  c.must_be("attention_bias", false, "biases are not supported");
+  c.must_be("mlp_bias", false, "biases are not supported");
+  c.must_be("lm_head_bias", false, "biases are not supported");
+  c.must_be("partial_rotary_factor", 1.0, "rotary positions turn whole heads here");
+  // Noise that transformers adds in training only; a config that asks for it gets a plain model elsewhere too.
+  c.must_be("attention_dropout", 0.0, "dropout is not supported; set it to 0 to train without");
+  c.must_be("router_jitter_noise", 0.0, "jitter of the router's input is not supported; set it to 0");
+  c.understand("layer_types");
+  if (c.has("layer_types"))
+    for (const auto& type : c.json()["layer_types"])
+      if (type != "full_attention") c.refuse("layer_types", "only full_attention is supported");
+}
+
+/// A window that is shorter than what the model sees would change attention.
+void refuse_window(const HfConfig& c) {
+  c.understand("sliding_window");
+  const bool used = c.flag("use_sliding_window", true);
+  if (!used || !c.has("sliding_window")) return;
+  if (c.whole("sliding_window") < c.whole("max_position_embeddings", 0) || !c.has("max_position_embeddings"))
+    c.refuse("sliding_window", "sliding-window attention is not supported");
+}
+
+}  // namespace
+
+ModelConfig read_common(const HfConfig& c, double default_rope_theta) {
+  refuse_what_is_not_built(c);
+  refuse_window(c);
+  ModelConfig m;
+  m.num_layers = c.whole("num_hidden_layers");
+  m.hidden = c.whole("hidden_size");
+  m.num_heads = c.whole("num_attention_heads");
+  m.num_kv_heads = c.whole("num_key_value_heads", m.num_heads);
+  if (m.num_heads == 0) c.refuse("num_attention_heads", "expected at least 1");
+  if (!c.has("head_dim") && m.hidden % m.num_heads != 0)
+    c.refuse("num_attention_heads", fmt::format("does not divide hidden_size = {}", m.hidden));
+  m.head_dim = c.whole("head_dim", m.hidden / m.num_heads);
+  m.vocab = c.whole("vocab_size");
+  m.top_k = c.whole("num_experts_per_tok");
+  m.norm_eps = c.number("rms_norm_eps");
+  m.rope_theta = c.rope_theta(default_rope_theta);
+  m.init_std = c.number("initializer_range", m.init_std);
+  m.tied_embedding = c.flag("tie_word_embeddings", false);
+  return m;
+}
+
+void write_common(const ModelConfig& m, nlohmann::json& config) {
+  config["num_hidden_layers"] = m.num_layers;
+  config["hidden_size"] = m.hidden;
+  config["num_attention_heads"] = m.num_heads;
+  config["num_key_value_heads"] = m.num_kv_heads;
+  config["vocab_size"] = m.vocab;
+  config["num_experts_per_tok"] = m.top_k;
+  config["rms_norm_eps"] = m.norm_eps;
+  config["tie_word_embeddings"] = m.tied_embedding;
+  config["hidden_act"] = "silu";
+  // transformers 5 writes the base inside rope_parameters and reads either form, earlier versions know rope_theta alone.
+  config["rope_theta"] = m.rope_theta;
+  config.erase("rope_parameters");
+  config.erase("rope_scaling");
+}
+
+std::string common_problem(const ModelConfig& m) {
+  const RouterConfig& r = m.router;
+  if (r.score != ScoreFunction::softmax) return "model.router.score must be softmax";
+  if (r.num_groups_kept != r.num_groups) return "model.router.num_groups_kept must be num_groups";
+  if (r.selection_bias) return "model.router.selection_bias must be false";
+  if (r.weight_scale != 1) return "model.router.weight_scale must be 1";
+  return "";
+}
+
+}  // namespace moesaic

@@ -1,0 +1,198 @@
+// config.json to a model and back, and the names of tensors.
+#include "hf/family.h"
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "config/print.h"
+#include "config/shapes.h"
+#include "support/hf_model.h"
+#include "support/thrown.h"
+
+namespace moesaic::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// The model as text, apart from its name.
+std::string text(ModelConfig model) {
+  Config config;
+  config.model = std::move(model);
+  config.model.name = "x";
+  return print_config(config);
+}
+
+json with(json config, const std::string& key, const json& value) {
+  config[key] = value;
+  return config;
+}
+
+// The sizes that the authors of each model publish in its config.json.
+TEST(Family, ReadsThePublishedMixtral) {
+  json config = mixtral_json();
+  config.update({{"hidden_size", 4096},
+                 {"intermediate_size", 14336},
+                 {"num_attention_heads", 32},
+                 {"num_hidden_layers", 32},
+                 {"num_key_value_heads", 8},
+                 {"num_local_experts", 8},
+                 {"max_position_embeddings", 32768},
+                 {"vocab_size", 32000}});
+  EXPECT_EQ(text(model_of(config)), text(model_shape("mixtral-8x7b")));
+}
+
+TEST(Family, ReadsThePublishedQwen3) {
+  json config = qwen3_moe_json();
+  config.update({{"head_dim", 128},
+                 {"hidden_size", 2048},
+                 {"intermediate_size", 6144},
+                 {"moe_intermediate_size", 768},
+                 {"num_attention_heads", 32},
+                 {"num_experts", 128},
+                 {"num_experts_per_tok", 8},
+                 {"num_hidden_layers", 48},
+                 {"num_key_value_heads", 4},
+                 {"vocab_size", 151936},
+                 {"max_position_embeddings", 40960}});
+  EXPECT_EQ(text(model_of(config)), text(model_shape("qwen3-30b-a3b")));
+}
+
+TEST(Family, ReadsThePublishedDeepseek) {
+  json config = deepseek_json();
+  config.update({{"hidden_size", 2048},
+                 {"intermediate_size", 10944},
+                 {"moe_intermediate_size", 1408},
+                 {"n_routed_experts", 64},
+                 {"num_attention_heads", 16},
+                 {"num_experts_per_tok", 6},
+                 {"num_hidden_layers", 28},
+                 {"num_key_value_heads", 16},
+                 {"vocab_size", 102400}});
+  EXPECT_EQ(text(model_of(config)), text(model_shape("deepseek-moe-16b")));
+}
+
+TEST(Family, WritesWhatItReadsForEachFamily) {
+  for (const json& config : {mixtral_json(), qwen3_moe_json(), deepseek_json()}) {
+    const ModelConfig model = model_of(config);
+    const Family& family = family_for(model);
+    EXPECT_EQ(family.model_type, config["model_type"]);
+    EXPECT_EQ(text(model_of(write_model(family, model, {}))), text(model));
+    const json like = write_model(family, model, config);
+    EXPECT_EQ(text(model_of(like)), text(model));
+    EXPECT_EQ(like.value("router_aux_loss_coef", 0.0), config.value("router_aux_loss_coef", 0.0));
+  }
+}
+
+TEST(Family, ReadsWhatVersionFiveWrites) {
+  json config = mixtral_json();
+  config.erase("rope_theta");
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
+  config["layer_types"] = {"full_attention", "full_attention"};
+  EXPECT_EQ(model_of(config).rope_theta, 5e5);
+}
+
+TEST(Family, TakesDefaultsWhereKeysAreMissing) {
+  json config = qwen3_moe_json();
+  for (const char* key : {"rope_theta", "norm_topk_prob", "num_key_value_heads", "head_dim", "hidden_act"})
+    config.erase(key);
+  const ModelConfig model = model_of(config);
+  EXPECT_EQ(model.rope_theta, 1e4);
+  EXPECT_FALSE(model.router.renormalize);
+  EXPECT_EQ(model.num_kv_heads, 4);
+  EXPECT_EQ(model.head_dim, 4);
+}
+
+TEST(Family, ReadsLeadingDenseLayersOfQwen3) {
+  const ModelConfig model = model_of(with(qwen3_moe_json(), "mlp_only_layers", {0}));
+  EXPECT_EQ(model.num_dense_layers, 1);
+  EXPECT_EQ(model.dense_ffn, 40);
+  EXPECT_EQ(write_model(family_for(model), model, {})["mlp_only_layers"], json({0}));
+}
+
+TEST(Family, RefusesByNameAndValueWhatWouldChangeTheModel) {
+  struct Case {
+    json config;
+    const char *key, *value;
+  };
+  const Case cases[] = {
+      {with(mixtral_json(), "hidden_act", "gelu"), "hidden_act", "\"gelu\""},
+      {with(mixtral_json(), "sliding_window", 32), "sliding_window", "32"},
+      {with(mixtral_json(), "quantization_config", {{"bits", 4}}), "quantization_config", "4"},
+      {with(mixtral_json(), "attention_dropout", 0.1), "attention_dropout", "0.1"},
+      {with(mixtral_json(), "router_jitter_noise", 0.01), "router_jitter_noise", "0.01"},
+      {with(mixtral_json(), "partial_rotary_factor", 0.5), "partial_rotary_factor", "0.5"},
+      {with(mixtral_json(), "layer_types", {"sliding_attention"}), "layer_types", "sliding_attention"},
+      {with(mixtral_json(), "num_hidden_layers", "two"), "num_hidden_layers", "\"two\""},
+      {with(mixtral_json(), "num_hidden_layers", -1), "num_hidden_layers", "-1"},
+      {with(mixtral_json(), "num_hidden_layers", 1.5), "num_hidden_layers", "1.5"},
+      {with(mixtral_json(), "num_attention_heads", 0), "num_attention_heads", "0"},
+      {with(mixtral_json(), "num_attention_heads", 3), "num_attention_heads", "3"},
+      {with(mixtral_json(), "architectures", {"MixtralForSequenceClassification"}), "architectures",
+       "SequenceClassification"},
+      {with(qwen3_moe_json(), "attention_bias", true), "attention_bias", "true"},
+      {with(qwen3_moe_json(), "use_sliding_window", true), "sliding_window", "8"},
+      {with(qwen3_moe_json(), "decoder_sparse_step", 2), "decoder_sparse_step", "2"},
+      {with(qwen3_moe_json(), "mlp_only_layers", {1}), "mlp_only_layers", "[1]"},
+      {with(qwen3_moe_json(), "rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}), "rope_scaling",
+       "yarn"},
+      {with(qwen3_moe_json(), "rope_parameters", {{"rope_type", "default"}, {"partial_rotary_factor", 0.25}}),
+       "rope_parameters", "0.25"},
+      {with(deepseek_json(), "scoring_func", "sigmoid"), "scoring_func", "sigmoid"},
+      {with(deepseek_json(), "moe_layer_freq", 2), "moe_layer_freq", "2"},
+      {with(deepseek_json(), "routed_scaling_factor", 2.5), "routed_scaling_factor", "2.5"},
+      {with(deepseek_json(), "topk_method", "group_limited_greedy"), "topk_method", "group_limited_greedy"},
+      {with(deepseek_json(), "n_group", 8), "n_group", "8"},
+      {with(deepseek_json(), "n_shared_experts", int64_t{1} << 62), "n_shared_experts",
+       "4611686018427387904"},
+      {with(mixtral_json(), "vocab_size", int64_t{1} << 40), "vocab", "1099511627776"},
+      {with(mixtral_json(), "num_experts_per_tok", 5), "top_k", "5"},
+  };
+  for (const Case& c : cases)
+    EXPECT_THAT(message_of([&] { model_of(c.config); }),
+                AllOf(HasSubstr("config.json"), HasSubstr(c.key), HasSubstr(c.value)));
+}
+
+TEST(Family, NamesAnUnknownFamilyAndTheKnownOnes) {
+  EXPECT_THAT(message_of([] { model_of(with(mixtral_json(), "model_type", "llama")); }),
+              AllOf(HasSubstr("llama"), HasSubstr("mixtral"), HasSubstr("qwen3_moe"), HasSubstr("deepseek")));
+  EXPECT_THAT(message_of([] { model_of(json::object()); }), HasSubstr("(none)"));
+}
+
+TEST(Family, NamesAMissingKey) {
+  json config = mixtral_json();
+  config.erase("num_local_experts");
+  EXPECT_THAT(message_of([&] { model_of(config); }), HasSubstr("num_local_experts is missing"));
+}
+
+TEST(Family, NamesKeysThatNobodyUnderstood) {
+  const HfConfig config = parsed(with(mixtral_json(), "flux_capacitor", 1.21));
+  read_model(family_of(config), config);
+  EXPECT_THAT(config.not_understood(), ElementsAre("flux_capacitor = 1.21"));
+}
+
+TEST(Family, SaysWhyNoFamilyFits) {
+  ModelConfig model = model_of(mixtral_json());
+  model.router.score = ScoreFunction::sigmoid;
+  EXPECT_THAT(message_of([&] { family_for(model); }),
+              AllOf(HasSubstr("mixtral: model.router.score"), HasSubstr("qwen3_moe: model.qk_norm"),
+                    HasSubstr("deepseek: model.router.score")));
+}
+
+TEST(Family, NamesTensorsAsTheirFilesDo) {
+  const auto name = [](size_t family, const char* ours) { return their_name(families()[family], ours); };
+  EXPECT_EQ(name(0, "embedding"), "model.embed_tokens.weight");
+  EXPECT_EQ(name(0, "head"), "lm_head.weight");
+  EXPECT_EQ(name(0, "layers.31.attention.norm"), "model.layers.31.input_layernorm.weight");
+  EXPECT_EQ(name(0, "layers.3.moe.router"), "model.layers.3.block_sparse_moe.gate.weight");
+  EXPECT_EQ(name(0, "layers.3.experts.12.w2"), "model.layers.3.block_sparse_moe.experts.12.w2.weight");
+  EXPECT_EQ(name(1, "layers.3.experts.12.w3"), "model.layers.3.mlp.experts.12.up_proj.weight");
+  EXPECT_EQ(name(1, "layers.3.attention.k_norm"), "model.layers.3.self_attn.k_norm.weight");
+  EXPECT_EQ(name(2, "layers.0.dense.w1"), "model.layers.0.mlp.gate_proj.weight");
+  EXPECT_EQ(name(2, "layers.3.shared.w2"), "model.layers.3.mlp.shared_experts.down_proj.weight");
+  EXPECT_EQ(name(2, "layers.3.attention.o"), "model.layers.3.self_attn.o_proj.weight");
+}
+
+}  // namespace
+}  // namespace moesaic::test
