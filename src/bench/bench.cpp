@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "bench/ceilings.h"
 #include "bench/gpu_ceilings.h"
+#include "bench/measure.h"
 #include "bench/overlap.h"
 #include "config/counts.h"
 #include "device/cuda_memory_info.h"
@@ -48,24 +49,6 @@ std::string line_of(const Node& node, BenchBy by) {
   if (by == BenchBy::op) return op;
   if (c.is_product()) return fmt::format("{} {} x {} x {}{}", op, c.m, c.n, c.k, c.adds ? " +=" : "");
   return fmt::format("{} {}", op, format_bytes(static_cast<int64_t>(c.bytes)));
-}
-
-Batch random_batch(std::span<const int64_t> positions, int64_t S, int64_t vocab) {
-  Batch batch;
-  batch.num_sequences = static_cast<int64_t>(positions.size());
-  for (int64_t p : positions)
-    for (int64_t s = 0; s < S; ++s) {
-      const auto draw = [&](uint64_t seed) {
-        return static_cast<int32_t>(random_below(static_cast<uint64_t>(vocab), seed, static_cast<uint64_t>(p),
-                                                 static_cast<uint64_t>(s)));
-      };
-      batch.tokens.push_back(draw(1));
-      batch.targets.push_back(draw(2));
-      batch.positions.push_back(static_cast<int32_t>(s));
-      batch.doc_start.push_back(0);
-    }
-  batch.num_counted = batch.num_sequences * S;
-  return batch;
 }
 
 /// "1 MiB": the working sets are powers of two.
@@ -179,6 +162,29 @@ Ceilings ceilings_of(const Config& config, const Measured& measured) {
 }
 
 }  // namespace
+
+Batch random_batch(std::span<const int64_t> positions, int64_t S, int64_t vocab) {
+  Batch batch;
+  batch.num_sequences = static_cast<int64_t>(positions.size());
+  for (int64_t p : positions)
+    for (int64_t s = 0; s < S; ++s) {
+      const auto draw = [&](uint64_t seed) {
+        return static_cast<int32_t>(random_below(static_cast<uint64_t>(vocab), seed, static_cast<uint64_t>(p),
+                                                 static_cast<uint64_t>(s)));
+      };
+      batch.tokens.push_back(draw(1));
+      batch.targets.push_back(draw(2));
+      batch.positions.push_back(static_cast<int32_t>(s));
+      batch.doc_start.push_back(0);
+    }
+  batch.num_counted = batch.num_sequences * S;
+  return batch;
+}
+
+double median_step_seconds(const Config& config, int64_t steps) {
+  const Measured measured = measure(config, BenchBy::op, steps);
+  return measured.seconds.empty() ? 0 : median(measured.seconds);
+}
 
 std::string bench_step(const Config& config, BenchBy by, int64_t steps, bool json) {
   check_runnable(config);

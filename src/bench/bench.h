@@ -21,4 +21,7 @@ std::string bench_step(const Config& config, BenchBy by, int64_t steps, bool jso
 /// bytes from each other one. ConfigError for a single rank.
 std::string bench_comm(const Config& config, int64_t most, bool json);
 
+/// Times what a run of `config` may choose (train/tuning.h), writes it to `path`, and says what was found.
+std::string tune(const Config& config, const std::string& path);
+
 }  // namespace moesaic

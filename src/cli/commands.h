@@ -16,6 +16,7 @@ void add_data_show(CLI::App& data);
 void add_inspect(CLI::App& app);
 void add_report(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_tune(CLI::App& app);
 void add_convert(CLI::App& app);
 
 /// --set KEY=VALUE, as often as wanted.

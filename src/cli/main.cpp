@@ -66,6 +66,7 @@ int main(int argc, char** argv) {
   moesaic::cli::add_inspect(app);
   moesaic::cli::add_report(app);
   moesaic::cli::add_bench(app);
+  moesaic::cli::add_tune(app);
   moesaic::cli::add_convert(app);
   try {
     app.parse(argc, argv);

@@ -137,6 +137,8 @@ struct RunConfig {
   DeviceKind device = DeviceKind::cpu;
   ReplayMode replay = ReplayMode::inline_;
   uint64_t chaos_seed = 1;
+  std::string
+      tuning;  // file of timed choices that `moesaic tune` wrote; empty = the libraries' first guesses
   int64_t threads = 0;       // OpenMP threads per CPU rank; 0 = cores / ranks, at least 1
   double comm_timeout = 10;  // seconds that a rank may stand still while others wait; at least 5 median steps
   double save_timeout = 600;  // the same while it writes a checkpoint

@@ -173,6 +173,8 @@ void add_run(Table& t, RunConfig& r) {
   t.add("run.resume", r.resume, "checkpoint to go on from; auto = the newest whole one of this run");
   t.add("run.init", r.init,
         "checkpoint or run folder whose weights a new run starts from; empty = random weights");
+  t.add("run.tuning", r.tuning,
+        "file of timed choices that moesaic tune wrote; empty = the libraries' first guesses");
   t.add("run.device", r.device, "where ops run");
   t.add("run.replay", r.replay,
         "chaos: a CPU replays independent ops in random order, a GPU pauses at random between ops");

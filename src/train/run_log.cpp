@@ -13,11 +13,18 @@ std::string run_folder(const RunConfig& run) {
 RunLog::RunLog(const Config& config, int64_t first_step, bool resumed, std::FILE* out)
     : folder_(run_folder(config.run)), out_(out), progress_(out, terminal_columns(out), 20) {
   make_folders(folder_ + "/traces");
-  if (!config.run.prometheus.empty())  // before the rest: a wrong path should cost nothing that an earlier run wrote
+  if (!config.run.prometheus
+           .empty())  // before the rest: a wrong path should cost nothing that an earlier run wrote
     prometheus_ = std::make_unique<PrometheusFile>(config.run.prometheus, config.run.name);
   AtomicFile resolved(folder_ + "/config.toml");
   resolved.write(print_config(config));
   resolved.commit();
+  if (!config.run.tuning.empty()) {
+    constexpr int64_t kMost = 16 << 20;
+    AtomicFile tuning(folder_ + "/tuning.json");
+    tuning.write(read_file(config.run.tuning, kMost));
+    tuning.commit();
+  }
   if (resumed)
     cut_from_step(folder_ + "/metrics.jsonl", first_step);
   else

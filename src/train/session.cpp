@@ -13,6 +13,7 @@
 #include "mesh/rules.h"
 #include "model/parameters.h"
 #include "schedule/check.h"
+#include "train/tuning.h"
 
 namespace moesaic {
 namespace {
@@ -58,7 +59,7 @@ void blank_past_end(Batch& batch, std::span<const int64_t> numbers, int64_t coun
 }  // namespace
 
 Session::Session(const Config& config, Rank& rank, bool training)
-    : config_(validated(config)),
+    : config_(with_tuning(validated(config), rank.control)),
       rank_(rank),
       mesh_(config.layout),
       shape_(derive(config)),
