@@ -5,10 +5,10 @@
 namespace moesaic::cli {
 
 void add_generate(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("generate", "Text that follows a prompt, from a checkpoint of a byte model.");
+  CLI::App* command = app.add_subcommand("generate", "Text that follows a prompt, from a checkpoint.");
   struct Options {
     std::string from;
+    std::string tokenizer;
     GenerateOptions generate;
   };
   auto options = std::make_shared<Options>();
@@ -16,6 +16,11 @@ void add_generate(CLI::App& app) {
       ->required()
       ->type_name("FOLDER");
   command->add_option("--prompt", options->generate.prompt, "what the text begins with");
+  command
+      ->add_option(
+          "--tokenizer", options->tokenizer,
+          "bytes, or the path of a tokenizer.json, a .model or their folder; without: data.tokenizer")
+      ->type_name("SPEC");
   command->add_option("--tokens", options->generate.num_tokens, "how many tokens to add")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
@@ -28,7 +33,8 @@ void add_generate(CLI::App& app) {
       "  moesaic generate runs/quickstart --prompt \"hacker: n.\" --tokens 300 --temperature 0.5");
   command->callback([options] {
     const std::string checkpoint = find_checkpoint(options->from);
-    const Config config = config_of(CheckpointReader(checkpoint, Verify::sizes));
+    Config config = config_of(CheckpointReader(checkpoint, Verify::sizes));
+    if (!options->tokenizer.empty()) config.data.tokenizer = options->tokenizer;
     std::fputs(options->generate.prompt.c_str(), stdout);
     generate(config, checkpoint, options->generate, [](const std::string& text) {
       std::fputs(text.c_str(), stdout);

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "data/byte_tokenizer.h"
+#include "data/tokenizer/stream_decoder.h"
 #include "train/initial_weights.h"
 #include "train/run_checks.h"
 
@@ -34,15 +34,17 @@ void generate(const Config& config, const std::string& checkpoint, const Generat
   alone.layout.pp = alone.layout.dp = alone.layout.n = alone.layout.e = 1;
   alone.train.micro_batch = alone.train.global_batch = 1;
   const int64_t S = alone.train.seq_len, V = alone.model.vocab;
-  require<ConfigError>(V >= byte_tokenizer::kVocab,
-                       "generate writes bytes and needs model.vocab >= {}, found {}", byte_tokenizer::kVocab,
-                       V);
+  const auto tokenizer = open_tokenizer(config.data.tokenizer);
+  const int64_t num_ids = tokenizer->vocab_size();  // a model may have more rows than that, for alignment
+  require<ConfigError>(V >= num_ids, "the tokenizer {} has {} ids and needs model.vocab >= {}, found {}",
+                       tokenizer->name(), num_ids, num_ids, V);
   check_runnable(alone);
   run_ranks(alone.run, 1, [&](Rank& rank) {
     Session session(alone, rank, false);
     load_weights(session, CheckpointReader(checkpoint, Verify::contents));
-    std::vector<int32_t> tokens = byte_tokenizer::encode(options.prompt);
-    if (tokens.empty()) tokens.push_back(byte_tokenizer::kEnd);
+    std::vector<int32_t> tokens = tokenizer->encode(options.prompt);
+    if (tokens.empty()) tokens.push_back(tokenizer->end_of_document());
+    StreamDecoder decoder(*tokenizer, tokens);
     std::vector<float> logits(static_cast<size_t>(V));
     for (int64_t i = 0; i < options.num_tokens; ++i) {
       const auto length = std::min<int64_t>(static_cast<int64_t>(tokens.size()), S);
@@ -55,12 +57,13 @@ void generate(const Config& config, const std::string& checkpoint, const Generat
       session.feed().send(batch, 0, 0);
       const std::byte* all = session.stage().logits();
       rank.device->fetch(logits.data(), all + (length - 1) * V * 4, V * 4);
-      const int32_t next =
-          draw(logits, byte_tokenizer::kVocab, options.temperature, options.seed, static_cast<uint64_t>(i));
-      if (next == byte_tokenizer::kEnd) break;
+      const int32_t next = draw(logits, static_cast<size_t>(num_ids), options.temperature, options.seed,
+                                static_cast<uint64_t>(i));
+      if (next == tokenizer->end_of_document()) break;
       tokens.push_back(next);
-      emit(byte_tokenizer::decode(std::span(&tokens.back(), 1)));
+      emit(decoder.push(next));
     }
+    emit(decoder.finish());
   });
 }
 

@@ -14,9 +14,9 @@ struct GenerateOptions {
   uint64_t seed = 1;
 };
 
-/// Samples `num_tokens` tokens after the prompt on one rank, calling `emit` with the bytes of each; ends early at an
-/// end-of-document token. The last train.seq_len tokens are what the model sees. Throws ConfigError for a model whose
-/// vocabulary is smaller than the byte tokenizer's.
+/// Samples `num_tokens` tokens after the prompt on one rank, calling `emit` with the text of each (whole characters);
+/// ends early at an end-of-document token. The last train.seq_len tokens are what the model sees. The tokenizer is
+/// that of data.tokenizer. Throws ConfigError for a model whose vocabulary is smaller than the tokenizer's.
 void generate(const Config& config, const std::string& checkpoint, const GenerateOptions& options,
               const std::function<void(const std::string&)>& emit);
 

@@ -40,7 +40,8 @@ BpeModel::BpeModel(const Vocabulary& vocabulary, const Merges& merges, const Bpe
                        text);
       return id;
     };
-    merges_.set(token(left), token(right), {static_cast<int32_t>(i), token(left + right)});
+    const int32_t from = token(left), with = token(right);
+    merges_.set(from, with, {static_cast<int32_t>(i), token(left + right)});
     cut_ = cut_ && !joins_words(left, right);
   }
   // A space that is unknown could be fused with what stands before it.

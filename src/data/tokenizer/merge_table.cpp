@@ -37,7 +37,7 @@ void MergeTable::apply(std::vector<int32_t>& symbols, Scratch& scratch) const {
 }
 
 void MergeTable::apply_few(std::vector<int32_t>& symbols, Scratch& scratch) const {
-  auto& [ranks, results, nodes, heap] = scratch;
+  auto &ranks = scratch.ranks, &results = scratch.results;
   const auto look = [&](size_t i) {
     const Merge* merge = find(symbols[i], symbols[i + 1]);
     ranks[i] = merge ? merge->rank : kNone;
@@ -68,7 +68,8 @@ void MergeTable::apply_few(std::vector<int32_t>& symbols, Scratch& scratch) cons
 }
 
 void MergeTable::apply_many(std::vector<int32_t>& symbols, Scratch& scratch) const {
-  auto& [ranks, results, nodes, heap] = scratch;
+  auto& nodes = scratch.nodes;
+  auto& heap = scratch.heap;
   using Candidate = Scratch::Candidate;
   const auto later = [](const Candidate& a, const Candidate& b) { return a.order > b.order; };
   const auto candidate = [&](int32_t left, int32_t right, size_t at) -> std::optional<Candidate> {

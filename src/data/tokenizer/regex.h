@@ -38,6 +38,8 @@ class Regex {
 /// The pattern in PCRE2's syntax; throws as Regex does. PCRE2 and Oniguruma disagree about:
 ///   \s \S    PCRE2 takes U+180E for a space
 ///   \w \W    Oniguruma: letters, marks, decimal digits, connectors; PCRE2: letters, numbers, underscore
+///   \p{Han}  PCRE2: also what several scripts share, such as their commas
+///   new characters: Oniguruma has Unicode 16, the PCRE2 of Debian 12 Unicode 14
 /// Refused, since they mean other things: \h \H \b \B \N \O \K \G \g \k, && and [ inside a class, flags but (?i).
 std::string translate_pattern(std::string_view pattern, const std::string& where);
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/tokenizer/newer_characters.h"
 #include "data/tokenizer/regex.h"
 
 namespace moesaic {
@@ -9,7 +10,14 @@ namespace {
 
 constexpr std::string_view kSpace =
     R"(\t-\r\x20\x85\xA0\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
-constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\xB2\xB3\xB9\xBC-\xBE)";
+
+std::string word_items() {
+  return std::string(kWord).append(newer_characters("word"));
+}
+std::string digit_items() {
+  return std::string("\\p{Nd}").append(newer_characters("Nd"));
+}
 
 class Translator {
  public:
@@ -66,32 +74,46 @@ class Translator {
         }
         return put_class(kSpace, inside, true);
       case 'w':
-        return put_class(kWord, inside, false);
+        return put_class(word_items(), inside, false);
+      case 'd':
+        return put_class(digit_items(), inside, false);
       case 'W':
-        if (inside) refuse("\\W in a class");
-        return put_class(kWord, inside, true);
+      case 'D':
+        if (inside) refuse(std::string("\\") + c + " in a class");
+        return put_class(c == 'W' ? word_items() : digit_items(), inside, true);
       default:
         break;
     }
-    constexpr std::string_view kSame = "ntrfvaedDpPxAzZRX";  // the same in both, as are escaped signs
+    constexpr std::string_view kSame = "ntrfvaepPxAzZRX";  // the same in both, as are escaped signs
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
     if (letter && (kSame.find(c) == std::string_view::npos || (inside && (c == 'R' || c == 'X'))))
       refuse(std::string("\\") + c);
     if (c >= '0' && c <= '9') refuse("a back-reference or an octal number");
-    if ((c == 'p' || c == 'P') && peek(0) == '{') {
-      const size_t end = std::min(pattern_.find('}', at_), pattern_.size() - 1);
-      out_ += '\\';
-      out_ += c;
-      out_ += pattern_.substr(at_, end + 1 - at_);
-      at_ = end + 1;
-      return;
-    }
+    if (c == 'p' || c == 'P') return property(c, inside);
     if (c == 'v') {  // PCRE2: any vertical space; Ruby: VT
       out_ += "\\x0B";
       return;
     }
     out_ += '\\';
     out_ += c;
+  }
+
+  /// \p{...}: a category of one or two letters, or a script. Of scripts PCRE2 would take all characters that are
+  /// used with one; Ruby takes those that belong to it.
+  void property(char kind, bool inside) {
+    const size_t end = pattern_.find('}', at_);
+    if (peek(0) != '{' || end == std::string_view::npos) refuse(std::string("\\") + kind + " without {}");
+    std::string_view name = pattern_.substr(at_ + 1, end - at_ - 1);
+    at_ = end + 1;
+    const bool negated = (kind == 'P') != name.starts_with('^');
+    if (name.starts_with('^')) name.remove_prefix(1);
+    const std::string full = (name.size() > 2 && name != "Any" ? "sc:" : "") + std::string(name);
+    const std::string property = "\\p{" + full + "}";
+    if (negated && inside) {
+      out_ += "\\P" + property.substr(2);  // the newer characters stay in, as unassigned ones
+    } else {
+      put_class(property + std::string(newer_characters(full)), inside, negated);
+    }
   }
 
   void char_class() {

@@ -142,6 +142,8 @@ class JsonTokenizer final : public Tokenizer {
         model_(make_model()),
         end_of_document_(find_end(end_token)) {
     check_post_processor(part(file, "post_processor"), name_);
+    for (const AddedToken& token : parts_.added)  // decoding writes them as they are found
+      if (token.normalized) parts_.tokens[static_cast<size_t>(token.id)] = normalizers_.apply(token.content);
     parts_.vocabulary = {};  // the model has its own
     parts_.merges = {};
   }

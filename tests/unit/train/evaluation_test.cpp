@@ -101,6 +101,20 @@ TEST(Generate, WithoutTemperatureTakesTheMostLikelyWhateverTheSeed) {
   EXPECT_EQ(generated(c, checkpoint, one), generated(c, checkpoint, two));
 }
 
+TEST(Generate, UsesTheTokenizerNamed) {
+  const TrainRun run;
+  Config c = byte_model(run);
+  c.data.tokenizer = MOESAIC_SOURCE_DIR "/tests/golden/tokenizers/gpt2.json";
+  c.model.vocab = 704;  // the tokenizer's 700, and a few for alignment
+  const std::string checkpoint = run.train(c).checkpoint;
+  // So hot that all tokens are about equally likely: most stand for several bytes.
+  const GenerateOptions options{.prompt = "the ", .num_tokens = 60, .temperature = 100, .seed = 3};
+  EXPECT_GT(generated(c, checkpoint, options).size(), 90u);
+  c.data.tokenizer = MOESAIC_SOURCE_DIR "/tests/golden/tokenizers/llama3.json";
+  EXPECT_THAT(message_of([&] { generated(c, checkpoint, options); }),
+              testing::AllOf(HasSubstr("llama3.json has 706 ids"), HasSubstr("704")));
+}
+
 TEST(Generate, SeesTheLastTokensOfALongPrompt) {
   const TrainRun run;
   const Config c = byte_model(run);
