@@ -2,6 +2,7 @@
 # The command line as a person meets it: exit codes and the messages that matter. Usage: tests/cli_test.sh PATH_TO_MOESAIC
 set -uo pipefail
 moesaic=$(realpath "$1")
+reader=$(dirname "$(realpath "$0")")/support/read_megatron.py
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -68,11 +69,38 @@ expect 1 "cannot open nowhere.txt" data prepare nowhere.txt data/text
 expect 2 "At least 2 required" data prepare text.txt
 expect 0 "data/text.bin, data/text.idx: " data prepare text.txt data/text
 expect 0 "tokens in 1 document" data show data/text
+expect 0 'document 0, 46891 tokens: "line 0 of a text to trai" ...' data show data/text --documents 3
+printf '{"id":1,"text":"caf\\u00e9"}\n{"text":""}\n\n{"text":"a\\nb"}\n' >lines.jsonl
+expect 0 "data/lines.bin, data/lines.idx: 11 tokens in 3 documents, from 57 B" data prepare lines.jsonl data/lines
+printf '99 97 102 195 169 257\n257\n97 10 98 257\n' >expected.txt
+python3 "$reader" data/lines | diff expected.txt - || { echo "FAILED: an independent reader of data/lines"; failures=$((failures + 1)); }
+"$moesaic" data prepare - data/piped --format jsonl --jobs 1 <lines.jsonl >/dev/null
+cmp data/lines.bin data/piped.bin && cmp data/lines.idx data/piped.idx || { echo "FAILED: data prepare -"; failures=$((failures + 1)); }
+echo '{"body":1}' >>lines.jsonl
+expect 1 'lines.jsonl:5: not a line of JSON lines with text under "text": it has no key "text"' data prepare lines.jsonl data/lines
+expect 0 "passed over 1 broken line, the first: lines.jsonl:5:" data prepare lines.jsonl data/lines --skip-broken
+expect 2 "csv not in {auto,text,jsonl}" data prepare lines.jsonl data/lines --format csv
+expect 1 "\"data/lines\" is no part of a blend" train run.toml --set "data.train=0.5 data/text, data/lines"
+expect 1 "data/lines has 11 tokens, fewer than one sample" train run.toml --set "data.train=0.5 data/text, 0.5 data/lines"
+
+# Ctrl-C leaves no file.
+mkfifo slow
+(exec 3>slow; cat text.txt >&3; sleep 1; cat text.txt >&3) &
+"$moesaic" data prepare slow data/slow >/dev/null 2>&1 &
+process=$!
+sleep 0.3
+kill -INT $process
+wait $process
+status=$?
+[[ $status == 130 ]] || { echo "FAILED: Ctrl-C in data prepare gave exit code $status"; failures=$((failures + 1)); }
+[[ -z $(ls data | grep slow) ]] || { echo "FAILED: Ctrl-C in data prepare left files"; failures=$((failures + 1)); }
+expect 0 "tokens" data prepare text.txt data/second
 expect 1 "fewer than one sample" train run.toml --set train.seq_len=1000000
 expect 1 "outside the vocabulary of V = 50" train run.toml --set model.vocab=50
 expect 1 "cannot create the folder" train run.toml --set run.folder=text.txt
 
 # A run, its checkpoint, and going on.
+expect 0 "2 steps in" train run.toml --set run.name=blend --set "data.train=0.7 data/text, 0.3 data/second" --set train.steps=2
 expect 1 "runs/a is neither a checkpoint nor a run folder that holds a whole one" train run.toml --resume
 expect 0 "4 steps in" train run.toml
 expect 1 "runs/a holds an earlier run, saved at step 4" train run.toml

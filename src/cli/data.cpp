@@ -16,7 +16,7 @@ double now() {
 
 struct Options {
   std::vector<std::string> inputs;  // the last one is the prefix
-  std::string tokenizer = "bytes";
+  std::string tokenizer = "bytes", format = "auto";
   PrepareOptions prepare;
   bool no_end = false;
 };
@@ -31,6 +31,8 @@ void prepare(Options options, const StopFlag& stop) {
   const std::string prefix = options.inputs.back();
   options.inputs.pop_back();
   options.prepare.end_of_document = !options.no_end;
+  if (options.format == "text") options.prepare.format = TextFormat::text;
+  if (options.format == "jsonl") options.prepare.format = TextFormat::jsonl;
   const auto tokenizer = open_tokenizer(options.tokenizer);
   const auto folder = std::filesystem::path(prefix).parent_path();
   if (!folder.empty()) make_folders(folder.string());
@@ -67,12 +69,9 @@ void add_prepare(CLI::App& data, const StopFlag& stop, void (*on_start)()) {
       ->add_option("--tokenizer", options->tokenizer,
                    "bytes, or the path of a tokenizer.json, a .model, or a folder that holds one")
       ->capture_default_str();
-  command
-      ->add_option("--format", p.format,
-                   "auto, text or jsonl; auto: jsonl for names in .jsonl, .ndjson or .json")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, TextFormat>{
-          {"auto", TextFormat::automatic}, {"text", TextFormat::text}, {"jsonl", TextFormat::jsonl}}))
-      ->option_text("FORMAT");
+  command->add_option("--format", options->format, "auto: jsonl for names in .jsonl, .ndjson or .json")
+      ->check(CLI::IsMember({"auto", "text", "jsonl"}))
+      ->capture_default_str();
   command->add_option("--key", p.key, "which string of a JSON line is the document")->capture_default_str();
   command->add_option("--jobs", p.num_threads, "threads; 0 = one per core")
       ->check(CLI::Range(0, 4096))

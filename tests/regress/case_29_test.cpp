@@ -187,14 +187,14 @@ struct TwoDocuments {
 
 constexpr int32_t kFirst = 6, kSecond = 11;  // tokens of the documents; a sample of 16 and one target
 
-TwoDocuments run_two_documents(const Config& c, int32_t changed, bool packed) {
+TwoDocuments run_two_documents(Config c, int32_t changed, bool packed) {
   const TempFolder folder;
   std::vector<int32_t> first = counting(1, kFirst);
   first[3] = changed;
   write_documents(folder / "t", {first, counting(40, kSecond)});
-  DataConfig data = all_of(folder / "t");
-  data.packed_documents = packed;
-  const Loader loader(data, c.train.seq_len, c.model.vocab, 1);
+  c.data = all_of(folder / "t");
+  c.data.packed_documents = packed;
+  const Loader loader(c.data, c.train.seq_len, c.model.vocab, 1);
   TwoDocuments found;
   std::mutex mutex;
   Tensors gradients;
