@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # From a fresh clone to a trained model: sets up what is missing, builds, prepares a text, trains a small mixture of experts
-# on four CPU ranks, evaluates the checkpoint and lets it write. Usage: scripts/quickstart.sh [--seconds N]
+# on four CPU ranks, evaluates the checkpoint, draws a report and lets it write. Usage: scripts/quickstart.sh [--seconds N]
 #   --seconds N: train for N seconds at most. By default 170, as configs/runs/quickstart.toml says; but 40 on the excerpt in
 #   tests/data, which stands in where the package jargon-text is missing: it is so short that a longer run learns it by heart.
 set -euo pipefail
@@ -57,6 +57,9 @@ say "Training"
 
 say "Held-out loss of the saved checkpoint"
 "$moesaic" eval "$run"
+
+say "A page that shows the run"
+"$moesaic" report "$run"
 
 say "A sample"
 "$moesaic" generate "$run" --prompt "hacker: n." --tokens 300

@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 required=(g++ cmake ninja-build libdnnl-dev opencl-headers ocl-icd-opencl-dev libtomlplusplus-dev libcli11-dev libfmt-dev
-  nlohmann-json3-dev libxxhash-dev libgtest-dev libgmock-dev python3)
+  nlohmann-json3-dev libxxhash-dev libzstd-dev libpcre2-dev libutf8proc-dev libgtest-dev libgmock-dev python3)
 # Faster builds, and the text that the quickstart trains on; everything works without them.
 optional=(ccache mold jargon-text)
 

@@ -38,7 +38,7 @@ END
 
 # Help and wrong usage.
 for command in "" train eval generate data "data prepare" "data show" inspect "inspect model" "inspect memory" \
-  "inspect program" "inspect keys" bench "bench step" convert; do
+  "inspect program" "inspect keys" report bench "bench step" convert; do
   # shellcheck disable=SC2086
   expect 0 "Usage: moesaic" $command --help
 done
@@ -83,6 +83,12 @@ expect 1 "the model or the optimizer is another one" train run.toml --resume --s
 expect 0 "held-out loss" eval runs/a
 expect 0 "held-out loss" eval runs/a --set layout.n=1 --set layout.dp=1 --sequences 3
 expect 1 "runs/b is neither" eval runs/b
+expect 0 "runs/a/report.html" report runs/a
+[[ $(wc -c <runs/a/report.html) -gt 20000 ]] || { echo "FAILED: the report is too small to be one"; failures=$((failures + 1)); }
+expect 0 "both.html" report runs/a runs/a --x tokens --out both.html
+expect 1 "runs/b is not the folder of a run" report runs/b
+expect 2 "runs is required" report
+expect 2 "weeks not in {step,tokens,hours}" report runs/a --x weeks
 expect 0 "line" generate runs/a --prompt line --tokens 5
 
 # To Hugging Face and back, and a run that starts from it.

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,36 +11,27 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/file_system.h"
 
 namespace moesaic {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr size_t kBufferBytes = size_t{1} << 20;
-
-[[noreturn]] void fail_system(std::string_view operation, const std::string& path, std::error_code code) {
-  const std::string_view advice =
-      code == std::errc::no_space_on_device ? "; free some space there or choose another folder" : "";
-  fail<IoError>("cannot {} {}: {}{}", operation, path, code.message(), advice);
-}
-
-[[noreturn]] void fail_errno(std::string_view operation, const std::string& path) {
-  fail_system(operation, path, std::error_code(errno, std::generic_category()));
-}
 
 class Descriptor {
  public:
   Descriptor(const std::string& path, int flags, std::string_view operation)
-      : file_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+      : files_(file_system()), file_(files_.open(path, flags)) {
     if (file_ < 0) fail_errno(operation, path);
   }
-  ~Descriptor() { ::close(file_); }
+  ~Descriptor() { files_.close(file_); }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
+  FileSystem& files() const { return files_; }
   int get() const { return file_; }
 
  private:
+  FileSystem& files_;
   int file_;
 };
 
@@ -51,70 +40,126 @@ int64_t regular_size(const struct stat& info, const std::string& path) {
   return info.st_size;
 }
 
+int64_t regular_size(FileSystem& files, int file, const std::string& path) {
+  struct stat info {};
+  if (files.fstat(file, info) != 0) fail_errno("inspect", path);
+  return regular_size(info, path);
+}
+
+/// Reads up to `bytes` at `offset`; 0 at the end of the file.
+size_t read_some(FileSystem& files, int file, std::byte* to, size_t bytes, int64_t offset,
+                 const std::string& path) {
+  for (;;) {
+    const ssize_t got = files.pread(file, to, bytes, offset);
+    if (got >= 0) return static_cast<size_t>(got);
+    if (errno != EINTR) fail_errno("read", path);
+  }
+}
+
+[[noreturn]] void fail_outside(const std::string& path, std::string_view what, int64_t offset, int64_t count,
+                               int64_t size) {
+  fail<IoError>("{}: {} needs {} bytes at {}, but the file has {} bytes: it is cut short or damaged", path,
+                what, count, offset, size);
+}
+
 std::string folder_of(const std::string& path) {
-  const std::string parent = fs::path(path).parent_path().string();
+  const std::string parent = std::filesystem::path(path).parent_path().string();
   return parent.empty() ? "." : parent;
 }
 
 }  // namespace
 
-MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
+InputFile::InputFile(std::string path) : files_(file_system()), path_(std::move(path)) {
+  file_ = files_.open(path_, O_RDONLY);
+  if (file_ < 0) fail_errno("open", path_);
+  try {
+    size_ = regular_size(files_, file_, path_);
+  } catch (...) {
+    files_.close(file_);
+    throw;
+  }
+}
+
+InputFile::~InputFile() {
+  if (file_ >= 0) files_.close(file_);
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : files_(other.files_),
+      path_(std::move(other.path_)),
+      file_(std::exchange(other.file_, -1)),
+      size_(other.size_) {}
+
+void InputFile::read(int64_t offset, std::span<std::byte> to, std::string_view what) const {
+  const auto count = static_cast<int64_t>(to.size());
+  if (offset < 0 || offset > size_ || count > size_ - offset) fail_outside(path_, what, offset, count, size_);
+  for (size_t done = 0; done < to.size();) {
+    const int64_t at = offset + static_cast<int64_t>(done);
+    const size_t got = read_some(files_, file_, to.data() + done, to.size() - done, at, path_);
+    if (got == 0) fail_outside(path_, what, offset, count, at);  // shortened since it was opened
+    done += got;
+  }
+}
+
+MappedFile::MappedFile(std::string path) : files_(&file_system()), path_(std::move(path)) {
   const Descriptor file(path_, O_RDONLY, "open");
-  struct stat info {};
-  if (::fstat(file.get(), &info) != 0) fail_errno("inspect", path_);
-  const auto size = static_cast<size_t>(regular_size(info, path_));
+  const auto size = static_cast<size_t>(regular_size(*files_, file.get(), path_));
   if (size == 0) return;
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
+  void* data = files_->map(file.get(), size);
   if (data == MAP_FAILED) fail_errno("map", path_);
   bytes_ = {static_cast<const std::byte*>(data), size};
 }
 
 MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  if (!bytes_.empty()) files_->unmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
+    : files_(other.files_), path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(files_, other.files_);
   std::swap(path_, other.path_);
   std::swap(bytes_, other.bytes_);
   return *this;
 }
 
 std::span<const std::byte> MappedFile::range(int64_t offset, int64_t count, std::string_view what) const {
-  require<IoError>(offset >= 0 && count >= 0 && offset <= size() && count <= size() - offset,
-                   "{}: {} needs {} bytes at {}, but the file has {} bytes: it is cut short or damaged",
-                   path_, what, count, offset, size());
+  if (offset < 0 || count < 0 || offset > size() || count > size() - offset)
+    fail_outside(path_, what, offset, count, size());
   return bytes_.subspan(static_cast<size_t>(offset), static_cast<size_t>(count));
 }
 
 std::string read_file(const std::string& path, int64_t max_bytes) {
   const Descriptor file(path, O_RDONLY, "open");
   std::string text;
-  std::vector<char> buffer(size_t{1} << 16);
+  std::vector<std::byte> buffer(size_t{1} << 16);
   for (;;) {
-    const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_errno("read", path);
+    const size_t got = read_some(file.files(), file.get(), buffer.data(), buffer.size(),
+                                 static_cast<int64_t>(text.size()), path);
     if (got == 0) return text;
-    require<IoError>(static_cast<int64_t>(text.size()) + got <= max_bytes,
+    require<IoError>(static_cast<int64_t>(text.size() + got) <= max_bytes,
                      "cannot read {}: it holds more than the {} bytes allowed for such a file", path,
                      max_bytes);
-    text.append(buffer.data(), static_cast<size_t>(got));
+    text.append(reinterpret_cast<const char*>(buffer.data()), got);
   }
 }
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
+AtomicFile::AtomicFile(std::string path)
+    : files_(file_system()), path_(std::move(path)), temporary_(path_ + ".tmp") {
   buffer_.reserve(kBufferBytes);
-  file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  file_ = files_.open(temporary_, O_WRONLY | O_CREAT | O_TRUNC, 0666);
   if (file_ < 0) fail_errno("create", temporary_);
 }
 
 AtomicFile::~AtomicFile() {
   if (file_ < 0) return;
-  ::close(file_);
-  ::unlink(temporary_.c_str());
+  files_.close(file_);
+  remove_temporary();
+}
+
+void AtomicFile::remove_temporary() {
+  files_.unlink(temporary_);
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -135,7 +180,7 @@ void AtomicFile::flush() {
 
 void AtomicFile::write_out(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t done = ::write(file_, bytes.data(), bytes.size());
+    const ssize_t done = files_.write(file_, bytes.data(), bytes.size());
     if (done < 0 && errno == EINTR) continue;
     if (done < 0) fail_errno("write", path_);
     bytes = bytes.subspan(static_cast<size_t>(done));
@@ -145,65 +190,113 @@ void AtomicFile::write_out(std::span<const std::byte> bytes) {
 void AtomicFile::commit() {
   MOESAIC_CHECK(file_ >= 0, "{} is committed already", path_);
   flush();
-  if (::fsync(file_) != 0) fail_errno("bring to the disk", path_);
-  // Network file systems may report a full disk only here.
-  if (::close(std::exchange(file_, -1)) != 0) {
-    const int error = errno;
-    ::unlink(temporary_.c_str());
-    fail_system("close", path_, std::error_code(error, std::generic_category()));
-  }
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary_.c_str());
-    fail_system("rename to", path_, std::error_code(error, std::generic_category()));
-  }
+  if (files_.fsync(file_) != 0) fail_errno("bring to the disk", path_);
+  publish();
   sync_folder(folder_of(path_));
 }
 
+void AtomicFile::commit_unsynced() {
+  MOESAIC_CHECK(file_ >= 0, "{} is committed already", path_);
+  flush();
+  publish();
+}
+
+void AtomicFile::publish() {
+  // Network file systems may report a full disk only here.
+  if (files_.close(std::exchange(file_, -1)) != 0) {
+    const std::error_code code(errno, std::generic_category());
+    remove_temporary();
+    fail_system("close", path_, code);
+  }
+  if (files_.rename(temporary_, path_) != 0) {
+    const std::error_code code(errno, std::generic_category());
+    remove_temporary();
+    fail_system("rename to", path_, code);
+  }
+}
+
 void make_folders(const std::string& path) {
-  std::error_code code;
-  fs::create_directories(path, code);
-  if (!code && !fs::is_directory(path, code) && !code)
-    code = std::make_error_code(std::errc::not_a_directory);
-  if (code) fail_system("create the folder", path, code);
+  FileSystem& files = file_system();
+  std::vector<std::string> missing;  // the deepest first
+  for (std::string at = path;;) {
+    struct stat info {};
+    if (files.stat(at, info) == 0) {
+      if (!S_ISDIR(info.st_mode))
+        fail_system("create the folder", path, std::make_error_code(std::errc::not_a_directory));
+      break;
+    }
+    if (errno != ENOENT) fail_errno("create the folder", path);
+    const std::string parent = folder_of(at);
+    if (!at.ends_with('/')) missing.push_back(at);  // "a/b/" is "a/b", which comes next
+    if (parent == at) break;
+    at = parent;
+  }
+  for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
+    // Another rank may create it at the same time.
+    if (files.mkdir(*at, 0777) != 0 && errno != EEXIST) fail_errno("create the folder", *at);
+    sync_folder(folder_of(*at));
+  }
 }
 
 void sync_folder(const std::string& path) {
-  const Descriptor folder(path, O_RDONLY | O_DIRECTORY, "open the folder");
-  // Some file systems cannot sync a folder and say EINVAL: they offer nothing better.
-  if (::fsync(folder.get()) != 0 && errno != EINVAL) fail_errno("bring to the disk the folder", path);
+  FileSystem& files = file_system();
+  const int folder = files.open(path, O_RDONLY | O_DIRECTORY);
+  // A folder that may be written but not read cannot be synced, nor can those of some file systems, which say EINVAL: there
+  // is nothing better.
+  if (folder < 0 && errno == EACCES) return;
+  if (folder < 0) fail_errno("open the folder", path);
+  const int error = files.fsync(folder) == 0 ? 0 : errno;
+  files.close(folder);
+  if (error != 0 && error != EINVAL)
+    fail_system("bring to the disk the folder", path, std::error_code(error, std::generic_category()));
 }
 
 void rename_path(const std::string& from, const std::string& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) fail_errno(fmt::format("rename {} to", from), to);
+  if (file_system().rename(from, to) != 0) fail_errno(fmt::format("rename {} to", from), to);
   sync_folder(folder_of(to));
 }
 
 void remove_tree(const std::string& path) {
-  std::error_code code;
-  fs::remove_all(path, code);
-  if (code) fail_system("remove", path, code);
+  struct Entry {
+    std::string path;
+    bool emptied = false;
+  };
+  FileSystem& files = file_system();
+  for (std::vector<Entry> left{{path}}; !left.empty();) {
+    const Entry entry = left.back();
+    // Always tried first: nothing behind a link may be removed.
+    if (files.unlink(entry.path) == 0 || errno == ENOENT) {
+      left.pop_back();
+      continue;
+    }
+    if (errno != EISDIR) fail_errno("remove", entry.path);
+    if (files.rmdir(entry.path) == 0 || errno == ENOENT) {
+      left.pop_back();
+      continue;
+    }
+    if (entry.emptied || (errno != ENOTEMPTY && errno != EEXIST)) fail_errno("remove", entry.path);
+    left.back().emptied = true;
+    for (const std::string& name : list_folder(entry.path)) left.push_back({entry.path + "/" + name});
+  }
 }
 
 std::vector<std::string> list_folder(const std::string& path) {
-  std::error_code code;
   std::vector<std::string> names;
-  fs::directory_iterator at(path, code);
-  for (; !code && at != fs::directory_iterator(); at.increment(code))
-    names.push_back(at->path().filename().string());
-  if (code) fail_system("list the folder", path, code);
+  if (file_system().list(path, names) != 0) fail_errno("list the folder", path);
   std::sort(names.begin(), names.end());
   return names;
 }
 
 bool path_exists(const std::string& path) {
   struct stat info {};
-  return ::lstat(path.c_str(), &info) == 0;
+  if (file_system().lstat(path, info) == 0) return true;
+  if (errno != ENOENT && errno != ENOTDIR) fail_errno("inspect", path);
+  return false;
 }
 
 int64_t file_size(const std::string& path) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) fail_errno("inspect", path);
+  if (file_system().stat(path, info) != 0) fail_errno("inspect", path);
   return regular_size(info, path);
 }
 

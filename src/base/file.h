@@ -1,7 +1,7 @@
 #pragma once
 // The one way to files: everything that reads or writes one goes through here, so that every failure is an
 // IoError that names the path, the operation and the system's reason, and every file written is either whole
-// or not there.
+// or not there. The system calls themselves are in file_system.h.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -10,6 +10,31 @@
 #include <vector>
 
 namespace moesaic {
+
+class FileSystem;
+
+/// A regular file opened for reading at any place. Threads may share it. Unlike a mapped file, a disk that fails or a file
+/// that others shorten gives an IoError, not a signal.
+class InputFile {
+ public:
+  /// Throws IoError if the file is missing or not a regular file.
+  explicit InputFile(std::string path);
+  ~InputFile();
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&&) = delete;
+
+  const std::string& path() const { return path_; }
+  /// When it was opened.
+  int64_t size() const { return size_; }
+  /// Fills `to` from `offset`; IoError naming `what` unless all of it lies inside the file (any offset is safe).
+  void read(int64_t offset, std::span<std::byte> to, std::string_view what) const;
+
+ private:
+  FileSystem& files_;
+  std::string path_;
+  int file_ = -1;
+  int64_t size_ = 0;
+};
 
 /// A whole regular file mapped read-only. The bytes live as long as the object, and threads may share them. The
 /// file must not be shortened by others meanwhile (our own writers replace files, they never shorten them).
@@ -30,6 +55,7 @@ class MappedFile {
   std::span<const std::byte> range(int64_t offset, int64_t count, std::string_view what) const;
 
  private:
+  FileSystem* files_;
   std::string path_;
   std::span<const std::byte> bytes_;
 };
@@ -55,28 +81,34 @@ class AtomicFile {
   int64_t size() const { return size_; }
   /// Publishes the file, replacing an older one of that name. Nothing may be written afterwards.
   void commit();
+  /// As commit(), but whole only to other processes: a crash of the machine may leave the file empty. For files
+  /// that are written often and soon out of date.
+  void commit_unsynced();
 
  private:
   void write_out(std::span<const std::byte> bytes);
   void flush();
+  void remove_temporary();
+  void publish();
 
+  FileSystem& files_;
   std::string path_, temporary_;
   std::vector<std::byte> buffer_;
   int64_t size_ = 0;
   int file_ = -1;
 };
 
-/// Creates the folder and its parents; one that exists is fine.
+/// Creates the folder and its parents, and brings what it created to the disk; one that exists is fine.
 void make_folders(const std::string& path);
 /// Brings the folder's entries (names, renames, removals) to the disk.
 void sync_folder(const std::string& path);
 /// Renames a file or folder within one folder, and brings the change to the disk.
 void rename_path(const std::string& from, const std::string& to);
-/// Removes a file, or a folder and all it holds; one that is not there is fine.
+/// Removes a file, or a folder and all it holds; one that is not there is fine. Links are removed, not followed.
 void remove_tree(const std::string& path);
 /// Names in a folder, sorted, without "." and "..".
 std::vector<std::string> list_folder(const std::string& path);
-/// True for anything of that name.
+/// True for anything of that name, false when there is none; IoError when that cannot be told.
 bool path_exists(const std::string& path);
 /// Bytes of a regular file.
 int64_t file_size(const std::string& path);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -9,7 +10,9 @@
 #include "base/units.h"
 #include "bench/ceilings.h"
 #include "bench/gpu_ceilings.h"
+#include "bench/overlap.h"
 #include "config/counts.h"
+#include "device/cuda_memory_info.h"
 #include "launch/launch.h"
 #include "report/table.h"
 #include "train/run_checks.h"
@@ -34,13 +37,17 @@ struct Kind {
   std::vector<Cost> costs;  // of each call
 };
 
-constexpr int kTraced = 3;               // steps whose ops are timed
-constexpr double kLearningRate = 1e-7;   // routing stays what the first weights make of random tokens
-constexpr double kHopperFlops = 989e12;  // dense BF16, what MFU is counted against
+constexpr int kTraced = 3;              // steps whose ops are timed
+constexpr double kLearningRate = 1e-7;  // routing stays what the first weights make of random tokens
 
-/// "all_gather" for "all_gather routing": collectives are shown by what they are.
-std::string kind_of(const Node& node) {
-  return node.cost.work == Work::comm ? node.name.substr(0, node.name.find(' ')) : node.name;
+/// The line that a node counts for. Collectives are shown by what they are: "all_gather" for "all_gather routing".
+std::string line_of(const Node& node, BenchBy by) {
+  if (by == BenchBy::segment) return node.segment;
+  const Cost& c = node.cost;
+  const std::string op = c.work == Work::comm ? node.name.substr(0, node.name.find(' ')) : node.name;
+  if (by == BenchBy::op) return op;
+  if (c.is_product()) return fmt::format("{} {} x {} x {}{}", op, c.m, c.n, c.k, c.adds ? " +=" : "");
+  return fmt::format("{} {}", op, format_bytes(static_cast<int64_t>(c.bytes)));
 }
 
 Batch random_batch(std::span<const int64_t> positions, int64_t S, int64_t vocab) {
@@ -84,9 +91,22 @@ std::string describe(const Ceilings& c, bool gpu) {
 struct Measured {
   std::vector<double> seconds;        // of the steps that were not traced
   std::map<std::string, Kind> kinds;  // of rank 0, over the traced steps
+  std::vector<Overlap> overlaps;      // of each rank, all traced steps together
   int64_t memory_bytes = 0;           // of rank 0, at most
-  double load = 0;                    // most rows of an expert over the mean, worst layer, last step
+  int64_t driver_before = 0,
+          driver_after = 0;  // what its GPU's driver says is taken: before the session, after the steps
+  double load = 0;           // most rows of an expert over the mean, worst layer, last step
 };
+
+std::string bytes_of(const Overlap& overlap) {
+  return {reinterpret_cast<const char*>(&overlap), sizeof overlap};
+}
+Overlap overlap_from(const std::string& bytes) {
+  Overlap overlap;
+  MOESAIC_CHECK(bytes.size() == sizeof overlap);
+  std::memcpy(&overlap, bytes.data(), sizeof overlap);
+  return overlap;
+}
 
 double worst_load(const StepResult& result) {
   double worst = 0;
@@ -100,10 +120,14 @@ double worst_load(const StepResult& result) {
 }
 
 /// Steps to warm up, steps to time, then steps to trace, since reading the clock at every op takes time.
-Measured measure(const Config& config, int64_t steps) {
+Measured measure(const Config& config, BenchBy by, int64_t steps) {
   constexpr int64_t kWarmUp = 5;
   Measured measured;
   run_ranks(config.run, Mesh(config.layout).world_size(), [&](Rank& rank) {
+    const bool gpu = config.run.device == DeviceKind::cuda;
+    rank.control.barrier();  // every rank's context is there
+    const int64_t before = gpu ? gpu_memory_in_use() : 0;
+    rank.control.barrier();
     Session session(config, rank);
     session.initialize();
     std::map<int64_t, Batch> batches;  // the same few in turns, made before the clock runs
@@ -125,16 +149,23 @@ Measured measure(const Config& config, int64_t steps) {
       result = run(kWarmUp + i);
       if (rank.rank == 0) measured.seconds.push_back(now() - begin);
     }
-    if (rank.rank == 0)
-      rank.device->set_trace([&](const OpEvent& e) {
-        Kind& kind = measured.kinds[kind_of(*e.node)];
-        ++kind.calls, kind.seconds += e.end - e.start;
-        kind.costs.push_back(e.node->cost);
-      });
+    std::vector<Interval> intervals;
+    rank.device->set_trace([&](const OpEvent& e) {
+      intervals.push_back({e.start, e.end, e.node->cost.work == Work::comm});
+      if (rank.rank != 0) return;
+      Kind& kind = measured.kinds[line_of(*e.node, by)];
+      ++kind.calls, kind.seconds += e.end - e.start;
+      kind.costs.push_back(e.node->cost);
+    });
     for (int64_t i = 0; i < kTraced; ++i) run(kWarmUp + steps + i);
     rank.device->set_trace({});
-    if (rank.rank == 0)
+    if (rank.rank == 0) {
       measured.memory_bytes = rank.device->arena().high_water(), measured.load = worst_load(result);
+      measured.driver_before = before, measured.driver_after = gpu ? gpu_memory_in_use() : 0;
+    }
+    const Overlap mine = overlap_of(std::move(intervals));
+    for (const std::string& other : rank.control.all_gather(bytes_of(mine)))
+      if (rank.rank == 0) measured.overlaps.push_back(overlap_from(other));
   });
   return measured;
 }
@@ -149,22 +180,24 @@ Ceilings ceilings_of(const Config& config, const Measured& measured) {
 
 }  // namespace
 
-std::string bench_step(const Config& config, int64_t steps, bool json) {
+std::string bench_step(const Config& config, BenchBy by, int64_t steps, bool json) {
   check_runnable(config);
-  Measured measured = measure(config, steps);
+  Measured measured = measure(config, by, steps);
   const Ceilings ceilings = ceilings_of(config, measured);
   if (measured.seconds.empty()) return {};  // rank 0 is another process's
   const bool gpu = config.run.device == DeviceKind::cuda;
   auto& kinds = measured.kinds;
   const double step = median(measured.seconds),
                tokens = static_cast<double>(config.train.global_batch * config.train.seq_len);
-  double floor = 0, timed = 0;
+  double floor = 0;
+  const double idle = std::max(0.0, step - measured.overlaps.front().busy / kTraced);
   for (auto& [name, kind] : kinds) {
     for (const Cost& cost : kind.costs) kind.floor += floor_seconds(cost, ceilings);
-    floor += kind.floor / kTraced, timed += kind.seconds / kTraced;
+    floor += kind.floor / kTraced;
   }
   const double flops = tokens * flops_per_token(config.model, config.train.seq_len) / step;
-  const double mfu = gpu ? flops / (kHopperFlops * static_cast<double>(Mesh(config.layout).world_size())) : 0;
+  const auto peak = peak_flops(config.run.device);
+  const double mfu = peak ? flops / (*peak * static_cast<double>(Mesh(config.layout).world_size())) : 0;
   if (json) {
     nlohmann::json all{{"tokens_per_s", tokens / step},
                        {"step_s", step},
@@ -173,8 +206,14 @@ std::string bench_step(const Config& config, int64_t steps, bool json) {
                        {"flops_per_s", flops},
                        {"mfu", mfu},
                        {"memory_bytes", measured.memory_bytes},
+                       {"driver_bytes_before", measured.driver_before},
+                       {"driver_bytes_after", measured.driver_after},
                        {"expert_max_over_mean", measured.load},
                        {"seconds", measured.seconds}};
+    for (const Overlap& o : measured.overlaps)
+      all["ranks"].push_back({{"comm_s", o.comm / kTraced},
+                              {"exposed_comm_s", o.exposed / kTraced},
+                              {"busy_s", o.busy / kTraced}});
     for (const ProductRate& p : ceilings.products)
       all["products"].push_back({{"work", p.work == Work::attention ? "attention" : "product"},
                                  {"m", p.m},
@@ -196,10 +235,16 @@ std::string bench_step(const Config& config, int64_t steps, bool json) {
       "of rank 0 ({})\n",
       format_seconds(step), measured.seconds.size(), tokens / step, flops / 1e9, 100 * floor / step,
       format_seconds(floor));
-  if (gpu) text += fmt::format("MFU {:.1f} % of {:.0f} TFLOP/s a GPU; ", 100 * mfu, kHopperFlops / 1e12);
-  text += fmt::format("memory {} a rank; most loaded expert {:.2f} times the mean\n\n",
+  if (peak) text += fmt::format("MFU {:.1f} % of {:.0f} TFLOP/s a GPU; ", 100 * mfu, *peak / 1e12);
+  text += fmt::format("memory {} a rank; most loaded expert {:.2f} times the mean\n",
                       format_bytes(measured.memory_bytes), measured.load);
-  Table table({{"op (rank 0)"},
+  if (gpu)
+    text += fmt::format(
+        "the driver says {} of rank 0's GPU are taken: {} before the session (contexts), {} by libraries\n",
+        format_bytes(measured.driver_after), format_bytes(measured.driver_before),
+        format_bytes(measured.driver_after - measured.driver_before - measured.memory_bytes));
+  text += "\n";
+  Table table({{by == BenchBy::segment ? "part (rank 0)" : "op (rank 0)"},
                {"calls", Table::Align::right},
                {"time", Table::Align::right},
                {"of step", Table::Align::right},
@@ -216,8 +261,13 @@ std::string bench_step(const Config& config, int64_t steps, bool json) {
                    fmt::format("{:.0f} %", 100 * kind.floor / kind.seconds)});
   }
   table.add_rule();
-  table.add_row({"between ops", "", format_seconds(std::max(0.0, step - timed)),
-                 fmt::format("{:.1f} %", 100 * std::max(0.0, step - timed) / step), "", ""});
+  if (const Overlap& o = measured.overlaps.front(); o.comm > 0) {
+    table.add_row({"communication, exposed", "", format_seconds(o.exposed / kTraced),
+                   fmt::format("{:.1f} %", 100 * o.exposed / kTraced / step), "",
+                   fmt::format("{:.0f} % hidden", 100 * (1 - o.exposed / o.comm))});
+  }
+  table.add_row(
+      {"between ops", "", format_seconds(idle), fmt::format("{:.1f} %", 100 * idle / step), "", ""});
   return text + table.str();
 }
 

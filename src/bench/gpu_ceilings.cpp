@@ -1,72 +1,17 @@
 #include "bench/gpu_ceilings.h"
 
 #include <algorithm>
-#include <chrono>
 
-#include "launch/launch.h"
+#include "bench/alone.h"
 #include "mesh/mesh.h"
 #include "ops/attention/attention.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/initialize/initialize.h"
 #include "ops/matmul/matmul.h"
 
 namespace moesaic {
 namespace {
 
 constexpr int64_t kCopyBytes = int64_t{1} << 30;  // read and written; far more than the L2 cache holds
-constexpr int kRepeats = 12;
-
-/// One op between tensors of its own, with random inputs.
-class Alone {
- public:
-  Alone(Rank& rank, std::string name)
-      : rank_(rank), program_(std::move(name), rank.device->kind()), slot_(program_.slot("tensors")) {}
-
-  Program& program() { return program_; }
-  Handle tensor(DType type, Shape shape) {
-    const Handle h = program_.external(slot_, bytes_, "tensor", type, shape);
-    bytes_ = round_up(bytes_ + program_.info(h).bytes(), 256);
-    return h;
-  }
-
-  /// Median seconds of the nodes recorded so far.
-  double seconds() {
-    Device& device = *rank_.device;
-    Arena& arena = device.arena();
-    std::byte* memory = arena.allocate(Purpose::buffers, "bench tensors", bytes_);
-    fill(memory);
-    const Plan plan(std::move(program_));
-    std::byte* workspace = arena.allocate(Purpose::buffers, "bench workspace", plan.workspace_bytes());
-    std::vector<double> repeats;
-    device.replay(plan, {workspace, memory});
-    device.synchronize();
-    device.set_trace([&](const OpEvent& e) { repeats.push_back(e.end - e.start); });
-    rank_.control.barrier();
-    for (int i = 0; i < kRepeats; ++i) device.replay(plan, {workspace, memory});
-    device.synchronize();
-    device.set_trace({});
-    arena.release(Purpose::buffers);
-    std::nth_element(repeats.begin(), repeats.begin() + kRepeats / 2, repeats.end());
-    return repeats[kRepeats / 2];
-  }
-
- private:
-  /// BF16 numbers everywhere; read as FP32 they are small random numbers too.
-  void fill(std::byte* memory) {
-    Program g("fill", rank_.device->kind());
-    const Slot slot = g.slot("tensors");
-    ops::initialize(g, Stream::compute,
-                    {.y = g.external(slot, 0, "all", DType::bf16, {bytes_ / 2}), .seed = 1, .std = 1});
-    const Plan plan(std::move(g));
-    rank_.device->replay(plan, {nullptr, memory});
-    rank_.device->synchronize();
-  }
-
-  Rank& rank_;
-  Program program_;
-  Slot slot_;
-  int64_t bytes_ = 0;
-};
 
 double copy_rate(Rank& rank) {
   Alone alone(rank, "bench copy");
@@ -105,7 +50,8 @@ double attention_rate(Rank& rank, const Config& config, const Cost& c) {
                              .d_qkv = d_qkv,
                              .num_heads = H,
                              .num_kv_heads = G,
-                             .head_dim = A});
+                             .head_dim = A,
+                             .tuning = {.deterministic = config.train.deterministic}});
   } else {
     ops::attention_forward(
         alone.program(), Stream::compute,

@@ -14,7 +14,7 @@ namespace moesaic {
 namespace {
 
 constexpr std::string_view kPrefix = "step_";
-constexpr std::string_view kUnfinished = ".tmp";
+constexpr std::string_view kUnfinished = ".tmp", kReplaced = ".old";
 
 std::optional<int64_t> step_of(std::string_view name) {
   int64_t step = 0;
@@ -24,14 +24,26 @@ std::optional<int64_t> step_of(std::string_view name) {
   return step;
 }
 
-std::vector<int64_t> steps_newest_first(const std::string& folder) {
-  std::vector<int64_t> steps;
-  if (!path_exists(folder)) return steps;
+struct Candidate {
+  int64_t step;
+  bool replaced;  // "step_00000100.old"
+  std::string path;
+};
+
+/// Newest first, and of one step the replaced one last.
+std::vector<Candidate> candidates_in(const std::string& folder) {
+  std::vector<Candidate> all;
+  if (!path_exists(folder)) return all;
   for (const std::string& name : list_folder(folder)) {
-    if (const auto step = step_of(name)) steps.push_back(*step);
+    const bool replaced = name.ends_with(kReplaced);
+    const auto step =
+        step_of(std::string_view(name).substr(0, name.size() - (replaced ? kReplaced.size() : 0)));
+    if (step) all.push_back({*step, replaced, folder + "/" + name});
   }
-  std::sort(steps.rbegin(), steps.rend());
-  return steps;
+  std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+    return a.step != b.step ? a.step > b.step : a.replaced < b.replaced;
+  });
+  return all;
 }
 
 /// Why the checkpoint is not whole; empty if it is.
@@ -53,9 +65,8 @@ std::string checkpoint_name(int64_t step) {
 
 LatestCheckpoint find_latest_checkpoint(const std::string& folder, int64_t before) {
   LatestCheckpoint latest;
-  for (const int64_t step : steps_newest_first(folder)) {
+  for (const auto& [step, replaced, path] : candidates_in(folder)) {
     if (step >= before) continue;
-    const std::string path = folder + "/" + checkpoint_name(step);
     const std::string damage = damage_of(path, step);
     if (damage.empty()) {
       latest.path = path;
@@ -70,21 +81,35 @@ LatestCheckpoint find_latest_checkpoint(const std::string& folder, int64_t befor
 void prune_checkpoints(const std::string& folder, int64_t keep_last) {
   MOESAIC_CHECK(keep_last >= 1, "{}", keep_last);
   int64_t kept = 0;
-  for (const int64_t step : steps_newest_first(folder)) {
-    const std::string path = folder + "/" + checkpoint_name(step);
-    if (kept < keep_last) {
-      if (damage_of(path, step).empty()) ++kept;
-      continue;
-    }
-    // Renamed first, so that a crash in the middle does not leave half a checkpoint under a name that counts.
-    const std::string unfinished = path + std::string(kUnfinished);
-    remove_tree(unfinished);
-    rename_path(path, unfinished);
-    remove_tree(unfinished);
+  for (const auto& [step, replaced, path] : candidates_in(folder)) {
+    if (replaced) continue;  // publishing and cleaning see to those
+    if (kept >= keep_last)
+      remove_checkpoint(path);
+    else if (damage_of(path, step).empty())
+      ++kept;
   }
 }
 
-void remove_unfinished_checkpoints(const std::string& folder) {
+void remove_checkpoint(const std::string& path) {
+  // Renamed first, so that a crash in the middle does not leave half a checkpoint under a name that counts.
+  const std::string unfinished = unfinished_name(path);
+  remove_tree(unfinished);
+  rename_path(path, unfinished);
+  remove_tree(unfinished);
+}
+
+void clean_checkpoints(const std::string& folder) {
+  for (const auto& [step, replaced, path] : candidates_in(folder)) {
+    if (!replaced) continue;
+    const std::string newer = folder + "/" + checkpoint_name(step);
+    const bool exists = path_exists(newer);
+    if (exists && (damage_of(newer, step).empty() || !damage_of(path, step).empty())) {
+      remove_checkpoint(path);
+    } else {
+      if (exists) remove_checkpoint(newer);
+      rename_path(path, newer);
+    }
+  }
   for (const std::string& name : list_folder(folder)) {
     if (name.starts_with(kPrefix) && name.ends_with(kUnfinished))
       remove_tree(fmt::format("{}/{}", folder, name));

@@ -1,6 +1,7 @@
 #pragma once
 // The folder that holds a run's checkpoints: "step_00000100" and so on. A name ending in ".tmp" is a
-// checkpoint being written or removed, or what a crash left of one; it is never read.
+// checkpoint being written or removed, or what a crash left of one; it is never read. "step_00000100.old" is
+// one that is being replaced; it counts where "step_00000100" is not whole.
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -26,7 +27,18 @@ LatestCheckpoint find_latest_checkpoint(const std::string& folder,
 /// inspection and do not count. Call it from one rank, after publishing.
 void prune_checkpoints(const std::string& folder, int64_t keep_last);
 
-/// Removes everything in the folder whose name ends in ".tmp".
-void remove_unfinished_checkpoints(const std::string& folder);
+/// Tidies up what a crash left: what is unfinished is removed, and a checkpoint whose replacement did not come
+/// gets its name back. Call it from one rank, while no checkpoint is being written.
+void clean_checkpoints(const std::string& folder);
+/// Moves what `path` holds aside, to where it counts no longer, and removes it. Safe to be interrupted.
+void remove_checkpoint(const std::string& path);
+
+/// What a checkpoint is called while it is written or removed, and while another takes its place.
+inline std::string unfinished_name(const std::string& path) {
+  return path + ".tmp";
+}
+inline std::string replaced_name(const std::string& path) {
+  return path + ".old";
+}
 
 }  // namespace moesaic

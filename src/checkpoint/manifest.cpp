@@ -67,6 +67,17 @@ std::vector<StoredPiece> decode_pieces(const json& from, const std::string& wher
   return pieces;
 }
 
+/// ", from <tensor> on": the first tensor that a file cut to `size` bytes does not hold whole.
+std::string first_lost(const Manifest& manifest, int64_t file, int64_t size) {
+  const StoredPiece* first = nullptr;
+  for (const StoredPiece& piece : manifest.pieces) {
+    if (piece.file == file && piece.offset + piece.bytes() > size &&
+        (first == nullptr || piece.offset < first->offset))
+      first = &piece;
+  }
+  return first == nullptr ? "" : fmt::format(", from {} on", first->entry());
+}
+
 }  // namespace
 
 std::string encode_shard_info(const ShardInfo& info) {
@@ -129,13 +140,14 @@ Manifest decode_manifest(std::string_view text, const std::string& where) {
 Manifest read_manifest(const std::string& folder) {
   const std::string path = folder + "/" + kManifestName;
   Manifest manifest = decode_manifest(read_file(path, kMaxManifestBytes), path);
-  for (const StoredFile& file : manifest.files) {
+  for (size_t i = 0; i < manifest.files.size(); ++i) {
+    const StoredFile& file = manifest.files[i];
     const std::string shard = folder + "/" + file.name;
     const int64_t size = file_size(shard);
     require<IoError>(size == file.size,
                      "{} has {} bytes, but the checkpoint's manifest says {}: it is cut short or "
-                     "damaged",
-                     shard, size, file.size);
+                     "damaged{}",
+                     shard, size, file.size, first_lost(manifest, static_cast<int64_t>(i), size));
   }
   return manifest;
 }

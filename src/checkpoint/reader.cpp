@@ -14,14 +14,34 @@
 namespace moesaic {
 namespace {
 
+constexpr size_t kChunkBytes = size_t{1} << 20;
+
+/// Digest of `count` bytes from `offset`.
+std::string digest_in(const InputFile& file, int64_t offset, int64_t count, std::string_view what) {
+  std::vector<std::byte> chunk(std::min(kChunkBytes, static_cast<size_t>(count)));
+  Digest digest;
+  for (int64_t done = 0; done < count;) {
+    const std::span part(chunk.data(), std::min(chunk.size(), static_cast<size_t>(count - done)));
+    file.read(offset + done, part, what);
+    digest.update(part);
+    done += static_cast<int64_t>(part.size());
+  }
+  return digest.hex();
+}
+
 /// Compares or copies elements [begin, end) of the tensor between a stored piece and a wanted one, in the
 /// wanted type.
 class Transfer {
  public:
-  Transfer(const StoredPiece& from, std::span<const std::byte> stored, const PieceToLoad& to)
-      : from_(from), to_(to), stored_(stored.data()) {}
+  Transfer(const InputFile& file, const StoredPiece& from, const PieceToLoad& to)
+      : file_(file), from_(from), to_(to) {}
 
   void copy(int64_t begin, int64_t end) const {
+    if (begin < end && from_.dtype == to_.dtype) {
+      const auto bytes = static_cast<size_t>((end - begin) * size_of(to_.dtype));
+      file_.read(offset_of(begin), {wanted_at(begin), bytes}, from_.entry());
+      return;
+    }
     each_part(begin, end, [](std::byte* to, const std::byte* from, size_t bytes) {
       std::memcpy(to, from, bytes);
       return true;
@@ -34,24 +54,41 @@ class Transfer {
   }
 
  private:
+  int64_t offset_of(int64_t element) const {
+    return from_.offset + (element - from_.begin) * size_of(from_.dtype);
+  }
+  std::byte* wanted_at(int64_t element) const {
+    return static_cast<std::byte*>(to_.data) + (element - to_.begin) * size_of(to_.dtype);
+  }
+
+  /// Calls f(wanted memory, stored values in the wanted type, bytes) part by part while it says true.
   template <class F>
   bool each_part(int64_t begin, int64_t end, F&& f) const {
-    const std::byte* from = stored_ + (begin - from_.begin) * size_of(from_.dtype);
-    std::byte* to = static_cast<std::byte*>(to_.data) + (begin - to_.begin) * size_of(to_.dtype);
-    if (begin == end) return true;
-    if (from_.dtype == to_.dtype) return f(to, from, static_cast<size_t>((end - begin) * size_of(to_.dtype)));
-    for (int64_t i = 0; i < end - begin; ++i) {
-      float value;
-      std::memcpy(&value, from + i * 4, 4);
-      const bf16 rounded(value);
-      if (!f(to + i * 2, reinterpret_cast<const std::byte*>(&rounded), 2)) return false;
+    const auto most = static_cast<int64_t>(kChunkBytes) / size_of(from_.dtype);
+    std::vector<std::byte> chunk(
+        static_cast<size_t>(std::min(most, std::max<int64_t>(end - begin, 0)) * size_of(from_.dtype)));
+    for (int64_t at = begin; at < end; at += most) {
+      const int64_t count = std::min(most, end - at);
+      const std::span stored(chunk.data(), static_cast<size_t>(count * size_of(from_.dtype)));
+      file_.read(offset_of(at), stored, from_.entry());
+      if (from_.dtype != to_.dtype) round_in_place(stored);
+      if (!f(wanted_at(at), stored.data(), static_cast<size_t>(count * size_of(to_.dtype)))) return false;
     }
     return true;
   }
+  /// f32 to bf16, packed at the front.
+  static void round_in_place(std::span<std::byte> values) {
+    for (size_t i = 0; i < values.size() / 4; ++i) {
+      float value;
+      std::memcpy(&value, values.data() + i * 4, 4);
+      const bf16 rounded(value);
+      std::memcpy(values.data() + i * 2, &rounded, 2);
+    }
+  }
 
+  const InputFile& file_;
   const StoredPiece& from_;
   const PieceToLoad& to_;
-  const std::byte* stored_;
 };
 
 void check_same_tensor(const StoredPiece& stored, const PieceToLoad& wanted, Conversion conversion,
@@ -93,12 +130,11 @@ void CheckpointReader::verify_contents(int64_t part, int64_t num_parts) const {
   MOESAIC_CHECK(part >= 0 && part < num_parts, "part {} of {}", part, num_parts);
   for (auto i = part; i < static_cast<int64_t>(manifest_->files.size()); i += num_parts) {
     const StoredFile& expected = manifest_->files[static_cast<size_t>(i)];
-    const MappedFile file(path_ + "/" + expected.name);
-    if (digest_of(file.bytes()) == expected.digest) continue;
+    const InputFile file(path_ + "/" + expected.name);
+    if (digest_in(file, 0, file.size(), "the shard") == expected.digest) continue;
     for (const StoredPiece& piece : pieces()) {
       require<IoError>(
-          piece.file != i ||
-              digest_of(file.range(piece.offset, piece.bytes(), piece.entry())) == piece.digest,
+          piece.file != i || digest_in(file, piece.offset, piece.bytes(), piece.entry()) == piece.digest,
           "{}: the bytes of {} do not match their digest: the file is damaged; resume from another "
           "checkpoint",
           file.path(), piece.entry());
@@ -110,15 +146,12 @@ void CheckpointReader::verify_contents(int64_t part, int64_t num_parts) const {
 }
 
 void CheckpointReader::load(std::span<const PieceToLoad> wanted, Conversion conversion) const {
-  std::map<int64_t, MappedFile> open;  // files touched by this call
-  const auto bytes_of = [&](const StoredPiece& piece) {
-    auto at = open.find(piece.file);
-    if (at == open.end()) {
-      at = open.emplace(piece.file,
-                        MappedFile(path_ + "/" + manifest_->files[static_cast<size_t>(piece.file)].name))
-               .first;
-    }
-    return at->second.range(piece.offset, piece.bytes(), piece.entry());
+  std::map<int64_t, InputFile> open;  // files touched by this call
+  const auto file_of = [&](const StoredPiece& piece) -> const InputFile& {
+    const auto at = open.find(piece.file);
+    if (at != open.end()) return at->second;
+    const std::string& name = manifest_->files[static_cast<size_t>(piece.file)].name;
+    return open.emplace(piece.file, InputFile(path_ + "/" + name)).first->second;
   };
   for (const PieceToLoad& want : wanted) {
     check_piece(want, path_);
@@ -134,7 +167,7 @@ void CheckpointReader::load(std::span<const PieceToLoad> wanted, Conversion conv
       const int64_t begin = std::max(piece.begin, want.begin),
                     end = std::min(piece.begin + piece.count, want_end);
       if (begin >= end) continue;
-      const Transfer transfer(piece, bytes_of(piece), want);
+      const Transfer transfer(file_of(piece), piece, want);
       const int64_t known = std::min(filled, end);
       require<IoError>(transfer.agrees(begin, known),
                        "{}: {}: elements {} to {} are stored twice with different values", path_,

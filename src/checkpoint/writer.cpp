@@ -12,14 +12,14 @@ namespace moesaic {
 CheckpointWriter::CheckpointWriter(std::string folder, int64_t step)
     : folder_(std::move(folder)),
       path_(folder_ + "/" + checkpoint_name(step)),
-      unfinished_(path_ + ".tmp"),
+      unfinished_(unfinished_name(path_)),
       step_(step) {
   MOESAIC_CHECK(step >= 0, "step {}", step);
 }
 
 void CheckpointWriter::begin() const {
   make_folders(folder_);
-  remove_unfinished_checkpoints(folder_);
+  clean_checkpoints(folder_);
   make_folders(unfinished_);
 }
 
@@ -81,10 +81,10 @@ void CheckpointWriter::publish(std::span<const ShardInfo> shards, const nlohmann
   read_manifest(unfinished_);  // also finds a shard that another machine wrote to its own disk
 
   if (path_exists(path_)) {
-    const std::string old = path_ + ".old.tmp";
-    rename_path(path_, old);
+    // At every moment one of the two has a name that counts.
+    rename_path(path_, replaced_name(path_));
     rename_path(unfinished_, path_);
-    remove_tree(old);
+    remove_checkpoint(replaced_name(path_));
   } else {
     rename_path(unfinished_, path_);
   }

@@ -25,7 +25,7 @@ class CheckpointWriter {
  public:
   CheckpointWriter(std::string folder, int64_t step);
 
-  /// Creates the folder and an empty temporary one in it; removes what crashes left there.
+  /// Creates the folder and an empty temporary one in it; tidies up what crashes left there (clean_checkpoints).
   void begin() const;
   /// Writes this rank's pieces, possibly none, as "rank_00003.safetensors" and brings them to the disk. Data
   /// is read during the call only. Two pieces of one tensor may not begin at the same element.

@@ -7,12 +7,14 @@
 
 namespace moesaic::cli {
 
-/// `on_start` is called before training: from then on a signal may set `stop`.
+/// `on_start` is called before what Ctrl-C should end in good order: from then on a signal may set `stop`.
 void add_train(CLI::App& app, const StopFlag& stop, void (*on_start)());
 void add_eval(CLI::App& app);
 void add_generate(CLI::App& app);
-void add_data(CLI::App& app);
+void add_data(CLI::App& app, const StopFlag& stop, void (*on_start)());
+void add_data_show(CLI::App& data);
 void add_inspect(CLI::App& app);
+void add_report(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_convert(CLI::App& app);
 

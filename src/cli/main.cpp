@@ -1,5 +1,4 @@
-// moesaic: one program with subcommands. Exit codes: 0 done, 1 refused or failed with a message, 2 wrong usage,
-// 3 a rank had to be left behind, 130 interrupted (after saving).
+// moesaic: one program with subcommands. Exit codes: launch/exit_code.h.
 #include <unistd.h>
 
 #include <csignal>
@@ -8,6 +7,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "config/nearest.h"
+#include "launch/exit_code.h"
 #include "launch/launch.h"
 
 namespace {
@@ -16,11 +16,10 @@ moesaic::StopFlag g_stop{0};  // the one thing a signal handler may touch
 
 void on_signal(int) {
   if (g_stop.fetch_add(1) == 0) {
-    static constexpr char kMessage[] =
-        "\nmoesaic: finishing the step, saving, leaving (again to leave at once)\n";
+    static constexpr char kMessage[] = "\nmoesaic: leaving in good order (again to leave at once)\n";
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
   } else {
-    std::_Exit(130);
+    std::_Exit(moesaic::kExitInterrupted);
   }
 }
 
@@ -55,6 +54,7 @@ int main(int argc, char** argv) {
       "A first run:\n"
       "  moesaic data prepare TEXT build/data/mine        text to tokens\n"
       "  moesaic train configs/runs/quickstart.toml       train, evaluate, save into runs/quickstart\n"
+      "  moesaic report runs/quickstart                   a page that shows the run\n"
       "  moesaic generate runs/quickstart --prompt Hello  let it write\n",
       "moesaic"};
   app.require_subcommand(1);
@@ -62,8 +62,9 @@ int main(int argc, char** argv) {
   moesaic::cli::add_train(app, g_stop, catch_signals);
   moesaic::cli::add_eval(app);
   moesaic::cli::add_generate(app);
-  moesaic::cli::add_data(app);
+  moesaic::cli::add_data(app, g_stop, catch_signals);
   moesaic::cli::add_inspect(app);
+  moesaic::cli::add_report(app);
   moesaic::cli::add_bench(app);
   moesaic::cli::add_convert(app);
   try {
@@ -72,15 +73,18 @@ int main(int argc, char** argv) {
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);
-    return code == 0 ? 0 : 2;
+    return code == 0 ? moesaic::kExitDone : moesaic::kExitUsage;
   } catch (const moesaic::OtherRankFailed&) {
-    return 1;  // its process says why
+    return moesaic::kExitJobFailed;  // its process says why
+  } catch (const moesaic::CommError& error) {
+    std::fprintf(stderr, "moesaic: %s\n", error.what());
+    return moesaic::kExitJobFailed;
   } catch (const moesaic::Error& error) {
     std::fprintf(stderr, "moesaic: %s\n", error.what());
-    return 1;
+    return moesaic::kExitRefused;
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "moesaic: out of host memory\n");
-    return 1;
+    return moesaic::kExitRefused;
   }
-  return 0;
+  return moesaic::kExitDone;
 }

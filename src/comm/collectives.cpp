@@ -73,6 +73,18 @@ void reduce_scatter_in_place(Program& g, Stream stream, Communicator& group, Han
       });
 }
 
+void exchange_parts(Program& g, Stream stream, Communicator& group, Handle send, Handle recv,
+                    const std::string& what) {
+  const int64_t bytes = div_exact(bytes_of(g, send), group.size());
+  MOESAIC_CHECK(bytes_of(g, recv) == (group.size() - 1) * bytes, "exchange_parts {}", what);
+  const auto moved = static_cast<double>(bytes_of(g, recv));
+  add(g, stream, group, "exchange_parts " + what, {in(send), out(recv)},
+      {.work = Work::comm, .bytes = 2 * moved, .sent = moved},
+      [=, &group](const OpContext& c, uint64_t sequence) {
+        return group.exchange_parts({sequence, c.stream()}, c.in_bytes(send), c.out_bytes(recv), bytes);
+      });
+}
+
 void all_reduce(Program& g, Stream stream, Communicator& group, Handle send, Handle recv,
                 const std::string& what) {
   const int64_t count = g.shape(recv).numel();

@@ -31,6 +31,10 @@ std::string ranges(const std::vector<int64_t>& ranks) {
 
 }  // namespace
 
+std::string name_ranks(const std::vector<int64_t>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() > 1 ? "s" : "", ranges(ranks));
+}
+
 std::string describe(int64_t rank, const RankStatus& status) {
   return fmt::format("rank {} {}", rank, in_brackets(status));
 }
@@ -54,8 +58,7 @@ std::string describe(const std::vector<int64_t>& ranks, const std::vector<RankSt
   size_t told = 0;
   for (size_t i = 0; i < std::min(kinds.size(), kMaxKinds); ++i) {
     if (i > 0) text += ", ";
-    text += fmt::format("rank{} {} {}", kinds[i].ranks.size() > 1 ? "s" : "", ranges(kinds[i].ranks),
-                        in_brackets(kinds[i].status));
+    text += fmt::format("{} {}", name_ranks(kinds[i].ranks), in_brackets(kinds[i].status));
     told += kinds[i].ranks.size();
   }
   if (told < ranks.size()) text += fmt::format(" and {} others", ranks.size() - told);

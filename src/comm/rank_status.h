@@ -12,6 +12,9 @@ struct RankStatus {
   bool operator==(const RankStatus&) const = default;
 };
 
+/// "rank 2", "ranks 0-2, 5"; `ranks` ascend.
+std::string name_ranks(const std::vector<int64_t>& ranks);
+
 /// "rank 2 (step 5, last operation: all_gather tokens)"
 std::string describe(int64_t rank, const RankStatus& status);
 

@@ -35,6 +35,7 @@ struct RouterConfig {
   double bias_rate = 1e-3;      // step of that bias per optimizer step
   double sparsemixer_eps =
       0.01;  // sparsemixer: logits further than twice this below the best, relative, are left out
+  bool force_balance = false;  // experts are chosen in turn, whatever their scores: for benchmarks
 };
 
 /// LongRoPE (Ding et al., arXiv 2402.13753): each pair of a head has a factor that divides its rotary frequency, and cosines
@@ -69,6 +70,9 @@ struct ModelConfig {
   double rope_theta = 10000.0;
   LongRopeConfig long_rope{};
   double init_std = 0.02;  // normal; projections into the residual are scaled by 1/sqrt(2 L)
+  double embedding_std =
+      0;  // of the embedding; 0 = init_std. At 1 (torchtitan's) a token's own part rules the first residuals,
+          // and an untrained router spreads tokens nearly evenly
   RouterConfig router;
 };
 
@@ -117,11 +121,14 @@ struct TrainConfig {
   int64_t global_batch = 8;  // sequences of one step, all replicas and micro-batches
   ComputeType compute = ComputeType::f32;
   uint64_t seed = 1234;
+  bool deterministic =
+      true;  // a repeat is bit-equal; without it attention's backward on GPUs sums in any order
   int64_t max_skipped = 10;          // consecutive steps with NaN or Inf before the run stops
   int64_t eval_every = 0;            // steps; 0 = only at the end
   int64_t eval_sequences = 64;       // held-out sequences per evaluation; 0 = all
   int64_t save_every = 0;            // steps; 0 = only at the end
   int64_t keep_last = 2;             // checkpoints kept
+  bool save_async = true;            // false: training waits while a checkpoint is written
   std::vector<int64_t> trace_steps;  // steps whose Chrome trace is written
 };
 
@@ -130,18 +137,23 @@ struct DataConfig {
   std::string valid;  // the same for held-out text; empty = the last fraction of train
   double valid_fraction = 0.05;
   bool packed_documents = false;  // documents in one sequence do not see each other
+  std::string tokenizer =
+      "bytes";  // what generate turns text into tokens with: "bytes", or a tokenizer's path
 };
 
 struct RunConfig {
   std::string name = "run";  // runs/<name>/
   std::string folder = "runs";
+  std::string
+      prometheus;  // file for node_exporter's textfile collector (*.prom), rewritten after each step; empty = none
   std::string resume;  // checkpoint to go on from; "auto" = the newest whole one of this run
   std::string init;    // checkpoint or run folder whose weights a new run starts from; empty = random weights
   DeviceKind device = DeviceKind::cpu;
   ReplayMode replay = ReplayMode::inline_;
   uint64_t chaos_seed = 1;
   int64_t threads = 0;       // OpenMP threads per CPU rank; 0 = cores / ranks, at least 1
-  double comm_timeout = 60;  // seconds that a rank waits for the others before the job ends
+  double comm_timeout = 10;  // seconds that a rank may stand still while others wait; at least 5 median steps
+  double save_timeout = 600;  // the same while it writes a checkpoint
   Launcher launcher =
       Launcher::automatic;  // whose variables say which rank this process is; none: ranks are threads
   std::string

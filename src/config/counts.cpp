@@ -31,4 +31,8 @@ double flops_per_token(const ModelConfig& m, int64_t seq_len) {
   return 6.0 * (static_cast<double>(count_model(m).active) + attention);
 }
 
+std::optional<double> peak_flops(DeviceKind device) {
+  return device == DeviceKind::cuda ? std::optional(989e12) : std::nullopt;
+}
+
 }  // namespace moesaic

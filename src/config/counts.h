@@ -1,6 +1,7 @@
 #pragma once
 // How large a model is and how much arithmetic a token costs, from its shape alone.
 #include <cstdint>
+#include <optional>
 
 #include "config/config.h"
 
@@ -19,5 +20,9 @@ ModelCounts count_model(const ModelConfig& model);
 /// 6*L*S*H*A for attention scores and values. No recompute. The convention behind MFU, as in MegaScale-MoE
 /// (arXiv 2505.11432).
 double flops_per_token(const ModelConfig& model, int64_t seq_len);
+
+/// Operations per second that MFU is counted against, of one device: a Hopper GPU's dense BF16 peak. None where no
+/// peak is known.
+std::optional<double> peak_flops(DeviceKind device);
 
 }  // namespace moesaic

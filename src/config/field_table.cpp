@@ -70,6 +70,7 @@ void add_model(Table& t, ModelConfig& m) {
   t.add("model.init_std", m.init_std,
         "standard deviation of initial weights; projections into the residual: divided by sqrt(2 L)",
         at_least(0));
+  t.add("model.embedding_std", m.embedding_std, "the same of the embedding; 0 = init_std", at_least(0));
   LongRopeConfig& l = m.long_rope;
   t.add("model.long_rope.original_len", l.original_len,
         "LongRoPE: tokens up to which the short set holds, by train.seq_len; 0 = plain RoPE",
@@ -96,6 +97,8 @@ void add_model(Table& t, ModelConfig& m) {
   t.add("model.router.sparsemixer_eps", r.sparsemixer_eps,
         "sparsemixer: logits further than twice this below the best, relative, are left out", at_least(0));
   t.add("model.router.bias_rate", r.bias_rate, "step of that bias per optimizer step", at_least(0));
+  t.add("model.router.force_balance", r.force_balance,
+        "choose experts in turn, whatever their scores: for benchmarks");
 }
 
 void add_balance(Table& t, BalanceConfig& b) {
@@ -150,6 +153,8 @@ void add_train(Table& r, TrainConfig& t) {
         whole(1, kMaxTokens));
   r.add("train.compute", t.compute, "type of parameters and activations in compute");
   r.add("train.seed", t.seed, "seed of initial weights and of the data order");
+  r.add("train.deterministic", t.deterministic,
+        "repeats are bit-equal; false: attention's backward on GPUs is faster and sums in any order");
   r.add("train.max_skipped", t.max_skipped, "consecutive steps with NaN or Inf before the run stops",
         whole(0, kMaxSteps));
   r.add("train.eval_every", t.eval_every, "steps between evaluations; 0 = only at the end",
@@ -159,19 +164,27 @@ void add_train(Table& r, TrainConfig& t) {
   r.add("train.save_every", t.save_every, "steps between checkpoints; 0 = only at the end",
         whole(0, kMaxSteps));
   r.add("train.keep_last", t.keep_last, "checkpoints kept", whole(1, kMaxSteps));
+  r.add("train.save_async", t.save_async,
+        "train on while a checkpoint is written, from a copy in host memory");
   r.add("train.trace_steps", t.trace_steps, "steps whose Chrome trace is written", whole(0, kMaxSteps));
 }
 
 void add_data(Table& t, DataConfig& d) {
-  t.add("data.train", d.train, "path of a token file without its .bin/.idx");
-  t.add("data.valid", d.valid, "the same for held-out text; empty = the last part of data.train");
-  t.add("data.valid_fraction", d.valid_fraction, "that part, as a fraction of data.train", from_below(0, 1));
+  t.add("data.train", d.train,
+        "path of a token file without its .bin/.idx, or a blend: \"0.7 PATH, 0.3 PATH\"");
+  t.add("data.valid", d.valid, "token file of held-out text; empty = the last part of data.train");
+  t.add("data.valid_fraction", d.valid_fraction, "that part, as a fraction of each file of data.train",
+        from_below(0, 1));
   t.add("data.packed_documents", d.packed_documents, "documents in one sequence do not see each other");
+  t.add("data.tokenizer", d.tokenizer,
+        "tokenizer of the text: bytes, or the path of a tokenizer.json, a .model or their folder");
 }
 
 void add_run(Table& t, RunConfig& r) {
   t.add("run.name", r.name, "the run's folder inside run.folder");
   t.add("run.folder", r.folder, "where runs are written");
+  t.add("run.prometheus", r.prometheus,
+        "file for Prometheus's node_exporter (*.prom), rewritten after each step; empty = none");
   t.add("run.resume", r.resume, "checkpoint to go on from; auto = the newest whole one of this run");
   t.add("run.init", r.init,
         "checkpoint or run folder whose weights a new run starts from; empty = random weights");
@@ -181,8 +194,10 @@ void add_run(Table& t, RunConfig& r) {
   t.add("run.chaos_seed", r.chaos_seed, "seed of that order under chaos");
   t.add("run.threads", r.threads, "OpenMP threads per CPU rank; 0 = cores / ranks, at least 1",
         whole(0, kMaxCount));
-  t.add("run.comm_timeout", r.comm_timeout, "seconds that a rank waits for the others before the job ends",
+  t.add("run.comm_timeout", r.comm_timeout,
+        "seconds that a rank may stand still while others wait for it, and at least five median steps",
         more_than(0));
+  t.add("run.save_timeout", r.save_timeout, "the same while it writes a checkpoint", more_than(0));
   t.add("run.launcher", r.launcher,
         "whose variables say which rank this process is; auto: the one found; none: ranks are threads");
   t.add("run.control_address", r.control_address,

@@ -1,6 +1,7 @@
 #include "config/validate.h"
 
 #include "base/error.h"
+#include "config/data_blend.h"
 #include "config/enum_names.h"
 #include "config/field_table.h"
 
@@ -35,10 +36,10 @@ void check_router(const ModelConfig& m) {
       m.top_k, allowed, r.num_groups_kept);
   if (r.score == ScoreFunction::sparsemixer)
     require<ConfigError>(
-        m.top_k == 2 && !r.renormalize && r.num_groups == 1 && !r.selection_bias,
-        "model.router.score = sparsemixer needs model.top_k = 2, renormalize = false, num_groups = 1 and "
-        "selection_bias = false, found {}, {}, {} and {}",
-        m.top_k, r.renormalize, r.num_groups, r.selection_bias);
+        m.top_k == 2 && !r.renormalize && r.num_groups == 1 && !r.selection_bias && !r.force_balance,
+        "model.router.score = sparsemixer needs model.top_k = 2, renormalize = false, num_groups = 1, "
+        "selection_bias = false and force_balance = false, found {}, {}, {}, {} and {}",
+        m.top_k, r.renormalize, r.num_groups, r.selection_bias, r.force_balance);
   require<ConfigError>(!r.softmax_after_topk || r.score == ScoreFunction::softmax,
                        "model.router.softmax_after_topk = true needs model.router.score = softmax, found {}",
                        name_of(r.score));
@@ -136,6 +137,7 @@ void validate_values(const Config& config) {
   check_run_name(config.run.name);
   require<ConfigError>(!config.run.folder.empty(),
                        "run.folder is empty: expected a folder to write runs into");
+  parse_blend(config.data.train);
   check_built(config.layout, config.run);
   if (config.run.device == DeviceKind::cuda) check_gpu(config.model);
 }

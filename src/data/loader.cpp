@@ -6,9 +6,13 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "config/data_blend.h"
 
 namespace moesaic {
 namespace {
+
+constexpr uint64_t kSeedStep = 0x9e3779b97f4a7c15;  // odd, with bits all over: 2^64 / the golden ratio
+constexpr uint64_t kValidSeed = 1;  // held-out samples keep their order whatever the run's seed
 
 void check_length(int64_t num_tokens, int64_t seq_len, const std::string& what, const char* advice) {
   require<ConfigError>(num_tokens >= seq_len + 1,
@@ -67,31 +71,58 @@ Loader::Loader(const DataConfig& data, int64_t seq_len, int64_t vocab, uint64_t 
   require<ConfigError>(seq_len >= 1, "train.seq_len must be at least 1, not {}", seq_len);
   require<ConfigError>(data.valid_fraction >= 0 && data.valid_fraction < 1,
                        "data.valid_fraction must be in [0, 1), not {}", data.valid_fraction);
-  const auto file = std::make_shared<const TokenFile>(data.train);
-  const int64_t total = file->num_tokens();
-  check_length(total, seq_len, data.train, "give more text");
-  int64_t held_out = 0;
+  const auto add_valid = [&](std::shared_ptr<const TokenFile> file, int64_t begin, int64_t end) {
+    valid_.emplace_back(std::move(file), begin, end, seq_len, vocab, data.packed_documents);
+    valid_starts_.push_back(valid_starts_.back() + valid_.back().num_samples());
+  };
+  std::vector<double> weights;
+  for (const BlendPart& part : parse_blend(data.train)) {
+    const auto file = std::make_shared<const TokenFile>(part.path);
+    const int64_t total = file->num_tokens();
+    check_length(total, seq_len, part.path, "give more text");
+    int64_t held_out = 0;
+    if (data.valid.empty() && data.valid_fraction > 0) {
+      held_out = static_cast<int64_t>(data.valid_fraction * static_cast<double>(total));
+      check_length(
+          held_out, seq_len,
+          fmt::format("the held-out tail (data.valid_fraction = {}) of {}", data.valid_fraction, part.path),
+          "raise data.valid_fraction, name a file in data.valid, set data.valid_fraction = 0 for none");
+      add_valid(file, total - held_out, total);
+    }
+    check_length(total - held_out, seq_len, part.path + " without its held-out tail",
+                 "give more text, lower data.valid_fraction");
+    sets_.emplace_back(file, 0, total - held_out, seq_len, vocab, data.packed_documents);
+    // A seed for each set, so that equal sets are not walked in step.
+    orders_.emplace_back(sets_.back().num_samples(), seed + kSeedStep * weights.size());
+    weights.push_back(part.weight);
+  }
+  blend_.emplace(weights);
   if (!data.valid.empty()) {
     const auto other = std::make_shared<const TokenFile>(data.valid);
     check_length(other->num_tokens(), seq_len, data.valid, "give more text");
-    valid_.emplace(other, 0, other->num_tokens(), seq_len, vocab, data.packed_documents);
-  } else if (data.valid_fraction > 0) {
-    held_out = static_cast<int64_t>(data.valid_fraction * static_cast<double>(total));
-    check_length(
-        held_out, seq_len,
-        fmt::format("the held-out tail (data.valid_fraction = {}) of {}", data.valid_fraction, data.train),
-        "raise data.valid_fraction, name a file in data.valid, set data.valid_fraction = 0 for none");
-    valid_.emplace(file, total - held_out, total, seq_len, vocab, data.packed_documents);
+    add_valid(other, 0, other->num_tokens());
   }
-  check_length(total - held_out, seq_len, data.train + " without its held-out tail",
-               "give more text, lower data.valid_fraction");
-  train_.emplace(file, 0, total - held_out, seq_len, vocab, data.packed_documents);
-  order_.emplace(train_->num_samples(), seed);
+  if (valid_.size() > 1) valid_order_.emplace(num_valid_samples(), kValidSeed);
+}
+
+int64_t Loader::num_train_samples() const {
+  int64_t sum = 0;
+  for (const SampleSet& set : sets_) sum += set.num_samples();
+  return sum;
+}
+
+Loader::Origin Loader::origin(int64_t position) const {
+  const Blend::Place place = blend_->at(position);
+  const Sampler& order = orders_[static_cast<size_t>(place.set)];
+  return {place.set, order.epoch_of(place.index), order.sample_at(place.index)};
 }
 
 Batch Loader::train(std::span<const int64_t> positions) const {
   Batch batch = empty_batch(positions.size(), seq_len_);
-  for (const int64_t position : positions) train_->append_to(batch, order_->sample_at(position));
+  for (const int64_t position : positions) {
+    const Origin from = origin(position);
+    sets_[static_cast<size_t>(from.set)].append_to(batch, from.sample);
+  }
   return batch;
 }
 
@@ -99,7 +130,10 @@ Batch Loader::valid(std::span<const int64_t> samples) const {
   Batch batch = empty_batch(samples.size(), seq_len_);
   for (const int64_t sample : samples) {
     if (sample < num_valid_samples()) {
-      valid_->append_to(batch, sample);
+      const int64_t number = valid_order_ ? valid_order_->sample_at(sample) : sample;
+      const auto above = std::upper_bound(valid_starts_.begin(), valid_starts_.end(), number);
+      const auto set = static_cast<size_t>(above - valid_starts_.begin()) - 1;
+      valid_[set].append_to(batch, number - valid_starts_[set]);
       continue;
     }
     const auto row = static_cast<size_t>(seq_len_);

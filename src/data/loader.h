@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "data/blend.h"
 #include "data/sampler.h"
 #include "data/token_file.h"
 
@@ -45,30 +46,45 @@ class SampleSet {
   bool packed_documents_;
 };
 
-/// The data of a run. Ranks may share one loader or have one each: it holds no position, and its methods are
-/// const.
+/// The data of a run: one token file, or a blend of several (config/data_blend.h). Ranks may share one loader or have one
+/// each: it holds no position, and its methods are const.
 class Loader {
  public:
-  /// Opens data.train and, if named, data.valid; otherwise the last valid_fraction of the training tokens is
-  /// held out (0: no held-out samples). Throws IoError for damaged files, ConfigError where a part is shorter
-  /// than one sample.
+  /// Opens the files of data.train and, if named, data.valid; otherwise the last valid_fraction of the tokens of each
+  /// training file is held out (0: no held-out samples). Throws IoError for damaged files, ConfigError where a part is
+  /// shorter than one sample.
   Loader(const DataConfig& data, int64_t seq_len, int64_t vocab, uint64_t seed);
 
-  /// Samples of one epoch.
-  int64_t num_train_samples() const { return train_->num_samples(); }
-  int64_t num_valid_samples() const { return valid_ ? valid_->num_samples() : 0; }
-  int64_t epoch_of(int64_t position) const { return order_->epoch_of(position); }
+  /// Token files that are blended.
+  int64_t num_sets() const { return std::ssize(sets_); }
+  /// Samples of one epoch of a set, or of one epoch of all sets.
+  int64_t num_train_samples(int64_t set) const { return sets_[static_cast<size_t>(set)].num_samples(); }
+  int64_t num_train_samples() const;
+  int64_t num_valid_samples() const { return valid_starts_.back(); }
 
-  /// The sequences at these positions of the run (>= 0; see sampler.h), in that order.
+  /// Where a position (>= 0) of the run lies: which set, which of its epochs, which sample of the set.
+  struct Origin {
+    int64_t set, epoch, sample;
+    bool operator==(const Origin&) const = default;
+  };
+  /// Each set walks epochs of its own, every one in a new order (sampler.h); the blend says whose turn it is (blend.h).
+  Origin origin(int64_t position) const;
+
+  /// The sequences at these positions of the run, in that order.
   Batch train(std::span<const int64_t> positions) const;
-  /// These held-out samples (>= 0). One past the last gives a row of token 0 without a counted target, so
-  /// that every rank can do the same number of batches.
+  /// These held-out samples (>= 0). Where several sets hold out a tail, their samples are numbered in a fixed shuffled
+  /// order, so that the first ones are a fair choice from all, and each counts once. One past the last gives a row of
+  /// token 0 without a counted target, so that every rank can do the same number of batches.
   Batch valid(std::span<const int64_t> samples) const;
 
  private:
   int64_t seq_len_;
-  std::optional<SampleSet> train_, valid_;
-  std::optional<Sampler> order_;
+  std::vector<SampleSet> sets_, valid_;
+  std::vector<int64_t> valid_starts_{
+      0};                        // [valid_ + 1] number of the first held-out sample of each, unshuffled
+  std::vector<Sampler> orders_;  // [sets_]
+  std::optional<Sampler> valid_order_;  // of several
+  std::optional<Blend> blend_;
 };
 
 }  // namespace moesaic

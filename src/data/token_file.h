@@ -8,11 +8,13 @@
 
 #include "base/dtype.h"
 #include "base/file.h"
+#include "base/input.h"
 
 namespace moesaic {
 
-/// A token file opened for reading, as one stream of tokens cut into documents. Both files are memory-mapped,
-/// every field of the index is checked on opening, and all methods may be called from many threads.
+/// A token file opened for reading, as one stream of tokens cut into documents. Every field of the index is checked on
+/// opening, nothing but what is asked for is held in memory, and all methods may be called from many threads. If others
+/// cut or change the files meanwhile, reading throws IoError.
 class TokenFile {
  public:
   /// Throws IoError if either file is missing or damaged, or if the two do not belong together.
@@ -35,23 +37,24 @@ class TokenFile {
   std::vector<int64_t> document_starts(int64_t begin, int64_t end) const;
 
  private:
-  template <class T>
-  T index_field(int64_t offset) const;
-  void check_index();
+  void check_header();
+  void check_sequences();
+  void check_documents();
 
   std::string prefix_;
-  MappedFile index_, ids_;
+  InputFile index_, ids_;
   DType dtype_ = DType::u16;
   int64_t num_sequences_ = 0, num_documents_ = 0, num_tokens_ = 0;
   int64_t pointers_at_ = 0, documents_at_ = 0;  // byte offsets in the index
 };
 
-/// Writes a token file of any length; only the index (20 bytes per document) is held in memory. Neither file
+/// Writes a token file of any length; 4 bytes per document are held in memory. Neither file
 /// is there before finish(), and an older pair of that name stays until then.
 class TokenFileWriter {
  public:
-  /// dtype: u8, u16, i32 or i64.
-  TokenFileWriter(std::string prefix, DType dtype);
+  /// dtype: u8, u16, i32 or i64. A document of more than max_sequence tokens becomes several sequences; the format counts
+  /// the tokens of one in 31 bits.
+  TokenFileWriter(std::string prefix, DType dtype, int64_t max_sequence = (int64_t{1} << 31) - 1);
   /// Adds ids to the document being written. ConfigError if one does not fit the dtype.
   void append(std::span<const int32_t> ids);
   /// Ends the document being written, which may be empty.
@@ -64,10 +67,12 @@ class TokenFileWriter {
 
   std::string prefix_;
   DType dtype_;
+  int64_t max_sequence_;
   AtomicFile ids_;
   std::vector<std::byte> encoded_;
   std::vector<int32_t> lengths_;
-  std::vector<int64_t> documents_{0};
+  std::vector<int64_t>
+      not_last_;  // sequences that do not end a document: where one has more than max_sequence_ tokens
   int64_t open_tokens_ = 0;  // of the sequence being written
 };
 

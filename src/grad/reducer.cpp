@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/check.h"
 #include "comm/collectives.h"
@@ -11,7 +12,7 @@
 namespace moesaic {
 namespace {
 
-constexpr Stream kCompute = Stream::compute, kReduce = Stream::reduce;
+constexpr Stream kCompute = Stream::compute, kComm = Stream::comm, kReduce = Stream::reduce;
 
 /// Every program here has the same slots: gradients and weights of each bucket, then the step's small tensors.
 struct Slots {
@@ -30,6 +31,18 @@ struct Slots {
   std::vector<Slot> grads, weights;
   Slot step, stats, sums, all_sums, overflow, all_overflow, counts, all_counts;
 };
+
+/// This rank's shard of `whole` becomes the sum of everybody's.
+void reduce_bucket(Program& g, Communicator& group, Handle whole, const Bucket& bucket) {
+  if (g.device() != DeviceKind::cuda)
+    return comm::reduce_scatter_in_place(g, kReduce, group, whole, bucket.name);
+  // Moved by copy engines, then summed: a kernel that waits for a link would hold multiprocessors that the backward pass needs.
+  const int64_t shard = bucket.shard();
+  const Handle others = g.temp("others " + bucket.name, DType::f32, {(group.size() - 1) * shard}),
+               own = g.view(whole, group.rank() * shard, {shard});
+  comm::exchange_parts(g, kReduce, group, whole, others, bucket.name);
+  ops::sum_parts(g, kReduce, {.own = own, .others = others, .y = own, .rank = group.rank()});
+}
 
 }  // namespace
 
@@ -81,11 +94,19 @@ Reducer::Reducer(Stage& stage, const ReduceGroups& groups, double clip, bool dro
     Program g("reduce gradients", device.kind());
     g.segment("reduce");
     const Slots s(g, stage.table());
-    for (size_t b = 0; b < buckets.size(); ++b) {
-      Communicator& group = groups.of(buckets[b].replicas);
+    // Each waits for its own gradients alone. They come in the order of the backward pass, so that a bucket travels while the
+    // layers below work; what is not exchanged is squared while the last ones travel.
+    std::vector<size_t> order(buckets.size());
+    std::iota(order.rbegin(), order.rend(), size_t{0});
+    for (const size_t b : order)
+      if (Communicator& group = groups.of(buckets[b].replicas); group.size() > 1)
+        reduce_bucket(g, group, bucket_tensor(g, s.grads, b, DType::f32), buckets[b]);
+    std::stable_partition(order.begin(), order.end(),
+                          [&](size_t b) { return groups.of(buckets[b].replicas).size() == 1; });
+    for (const size_t b : order) {
       const Handle whole = bucket_tensor(g, s.grads, b, DType::f32);
-      if (group.size() > 1) comm::reduce_scatter_in_place(g, kReduce, group, whole, buckets[b].name);
-      ops::sum_of_squares(g, kReduce, g.view(whole, group.rank() * buckets[b].shard(), {buckets[b].shard()}),
+      const int64_t shard = buckets[b].shard();
+      ops::sum_of_squares(g, kCompute, g.view(whole, groups.of(buckets[b].replicas).rank() * shard, {shard}),
                           g.external(s.sums, 4 * static_cast<int64_t>(b), "sum", DType::f32, {1}));
     }
     reduce_ = std::make_unique<Plan>(std::move(g));
@@ -130,7 +151,8 @@ Reducer::Reducer(Stage& stage, const ReduceGroups& groups, double clip, bool dro
     const Slots s(g, stage.table());
     for (size_t b = 0; b < buckets.size(); ++b)
       if (Communicator& group = groups.of(buckets[b].replicas); group.size() > 1)
-        comm::all_gather_in_place(g, kReduce, group, bucket_tensor(g, s.weights, b, stage.spec().dtype),
+        // Beside the optimizer, which works on the next bucket on its own stream.
+        comm::all_gather_in_place(g, kComm, group, bucket_tensor(g, s.weights, b, stage.spec().dtype),
                                   buckets[b].name);
     gather_ = std::make_unique<Plan>(std::move(g));
   }

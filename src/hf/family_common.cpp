@@ -83,6 +83,7 @@ std::string plain_problem(const ModelConfig& m) {
 
 std::string router_problem(const RouterConfig& r) {
   if (r.num_groups_kept != r.num_groups) return "model.router.num_groups_kept must be num_groups";
+  if (r.force_balance) return "model.router.force_balance must be false";
   if (r.selection_bias) return "model.router.selection_bias must be false";
   if (r.weight_scale != 1) return "model.router.weight_scale must be 1";
   return "";

@@ -1,8 +1,11 @@
 #include <poll.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "launch/control_loops.h"
+#include "launch/exit_code.h"
 
 namespace moesaic {
 namespace {
@@ -25,16 +28,18 @@ double silence_limit(const JoinOptions& options) {
 }
 
 Frame status_frame(const ControlState& state) {
-  const RankStatus status = state.status();
-  return {FrameKind::status, {status.step}, {status.operation}};
+  const RankProgress progress = state.progress();
+  return {FrameKind::status,
+          {progress.status.step, static_cast<int64_t>(progress.moves), std::llround(progress.limit * 1000)},
+          {progress.status.operation, progress.waits_for}};
 }
 
 void leave_when_stuck(const JoinOptions& options, const ControlState& state) {
   if (!options.leave_when_stuck || !state.stuck(kSecondsToUnwind)) return;
   set_log_tag(fmt::format("rank {}", options.rank));
   if (state.origin() == options.rank) log_line(state.message());
-  log_info("leaving in the middle of its work: {}", describe(options.rank, state.status()));
-  std::_Exit(3);
+  log_info("leaving in the middle of its work: {}", describe(options.rank, state.progress().status));
+  std::_Exit(kExitLeftBehind);
 }
 
 ControlClient::ControlClient(const JoinOptions& options, ControlState& state,

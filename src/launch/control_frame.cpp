@@ -24,8 +24,8 @@ constexpr std::array<Bounds, kNumFrameKinds> kBounds{{
     {6, 0, 0, kShort},                                  // hello
     {1, 1, kMaxRanks, kTexts},                          // welcome
     {0, 1, 1, kMessage},                                // refuse
-    {1, 1, 1, kShort},                                  // status
-    {1, 1, 1, static_cast<size_t>(kMaxText) + kShort},  // text
+    {3, 2, 2, kShort},                                  // status
+    {1, 2, 2, static_cast<size_t>(kMaxText) + kShort},  // text
     {1, 1, kMaxRanks, kTexts},                          // texts
     {2, 0, 0, kShort},                                  // ask
     {1, 1, 1, kMessage},                                // answer

@@ -16,12 +16,12 @@ enum class FrameKind : uint8_t {
   hello,  // rank -> 0: magic, version, rank, world size, digest of the configuration, digest of the job's name
   welcome,  // 0 -> rank, when all are there: token of the job; texts: the host of each rank as rank 0 sees it
   refuse,   // 0 -> somebody: why it may not join
-  status,   // both ways, again and again: step; text: operation
-  text,     // rank -> 0: round; text: this rank's part of an all_gather
-  texts,    // 0 -> rank: round; texts: everybody's
-  ask,      // rank -> 0: number of the question, rank: what is that rank doing?
-  answer,   // 0 -> rank: number of the question; text
-  abort,    // rank -> 0 -> all: rank that begins it; text: why the job ends
+  status,  // both ways, again and again: step, moves, limit in ms; texts: operation, what it waits for (RankProgress)
+  text,          // rank -> 0: round; texts: where it is called, this rank's part of an all_gather
+  texts,         // 0 -> rank: round; texts: everybody's
+  ask,           // rank -> 0: number of the question, rank: what is that rank doing?
+  answer,        // 0 -> rank: number of the question; text
+  abort,         // rank -> 0 -> all: rank that begins it; text: why the job ends
   finished,      // rank -> 0: its work is over
   all_finished,  // 0 -> rank: everybody's is
 };

@@ -4,16 +4,13 @@
 
 namespace moesaic {
 
-ControlHub::ControlHub(int64_t size, double timeout, double silence, Out out)
-    : peers_(static_cast<size_t>(size)),
-      statuses_(static_cast<size_t>(size)),
-      timeout_(timeout),
-      silence_(silence),
-      out_(std::move(out)) {}
+ControlHub::ControlHub(int64_t size, double silence, Out out)
+    : peers_(static_cast<size_t>(size)), watch_(size), silence_(silence), out_(std::move(out)) {}
 
 void ControlHub::begin(double now) {
   begun_ = true;
   for (Peer& p : peers_) p.heard = now;
+  watch_.begin(now);
 }
 
 void ControlHub::abort(int64_t origin, const std::string& message) {
@@ -26,10 +23,15 @@ void ControlHub::on_frame(int64_t rank, const Frame& frame, double now) {
   peer(rank).heard = now;
   switch (frame.kind) {
     case FrameKind::status:
-      statuses_[static_cast<size_t>(rank)] = {frame.numbers[0], frame.texts[0]};
+      watch_.update(rank,
+                    {.status = {frame.numbers[0], frame.texts[0]},
+                     .moves = static_cast<uint64_t>(frame.numbers[1]),
+                     .limit = static_cast<double>(frame.numbers[2]) / 1000,
+                     .waits_for = frame.texts[1]},
+                    now);
       return;
     case FrameKind::text:
-      return on_text(rank, frame, now);
+      return on_text(rank, frame);
     case FrameKind::ask: {
       const int64_t about = frame.numbers[1];
       const bool known = about >= 0 && about < size();
@@ -48,14 +50,17 @@ void ControlHub::on_frame(int64_t rank, const Frame& frame, double now) {
   }
 }
 
-void ControlHub::on_text(int64_t rank, const Frame& frame, double now) {
+void ControlHub::on_text(int64_t rank, const Frame& frame) {
   Peer& from = peer(rank);
   if (from.here || frame.numbers[0] != round_)
     return abort(0, fmt::format("{} came to agreement {} of all ranks instead of {}", tell(rank),
                                 frame.numbers[0], round_ + from.here));
-  if (num_here_++ == 0) round_began_ = now;
+  ++num_here_;
   from.here = true;
-  from.text = frame.texts[0];
+  from.where = frame.texts[0], from.text = frame.texts[1];
+  for (int64_t r = 0; r < size(); ++r)
+    if (peer(r).here && peer(r).where != from.where)
+      return abort(0, different_agreements(tell(rank), from.where, tell(r), peer(r).where));
   if (num_here_ < size()) return;
   Frame all{FrameKind::texts, {round_}, {}};
   int64_t bytes = 0;
@@ -76,27 +81,17 @@ void ControlHub::on_text(int64_t rank, const Frame& frame, double now) {
 
 void ControlHub::on_lost(int64_t rank) {
   if (aborted_ || all_finished()) return;
-  abort(0, fmt::format("{} is gone: its connection to rank 0 has ended{}", tell(rank), tell_others(rank)));
+  abort(0, fmt::format("{} is gone: its connection to rank 0 has ended{}", tell(rank),
+                       watch_.tell_others(rank)));
 }
 
 void ControlHub::tick(double now) {
   if (aborted_ || !begun_ || all_finished()) return;
   for (int64_t r = 0; r < size(); ++r)
     if (now - peer(r).heard > silence_)
-      return abort(0, fmt::format("{} was not heard of for {:g} s{}", tell(r), silence_, tell_others(r)));
-  if (num_here_ == 0 || now - round_began_ <= timeout_) return;
-  std::vector<int64_t> missing;
-  for (int64_t r = 0; r < size(); ++r)
-    if (!peer(r).here) missing.push_back(r);
-  abort(0, fmt::format("{} did not come to an agreement of all ranks within {:g} s",
-                       describe(missing, statuses_), timeout_));
-}
-
-std::string ControlHub::tell_others(int64_t rank) const {
-  std::vector<int64_t> others;
-  for (int64_t r = 0; r < static_cast<int64_t>(peers_.size()); ++r)
-    if (r != rank) others.push_back(r);
-  return others.empty() ? "" : "; the others: " + describe(others, statuses_);
+      return abort(0,
+                   fmt::format("{} was not heard of for {:g} s{}", tell(r), silence_, watch_.tell_others(r)));
+  if (const std::string reason = watch_.overdue(now); !reason.empty()) abort(0, reason);
 }
 
 }  // namespace moesaic

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "comm/rank_status.h"
+#include "comm/progress_watch.h"
 #include "launch/control_frame.h"
 
 namespace moesaic {
@@ -17,8 +17,8 @@ class ControlHub {
     std::function<void(int64_t rank, const Frame&)> one;
     std::function<void(const Frame&)> all;
   };
-  /// `timeout`: seconds that ranks wait for each other; `silence`: seconds after which a rank that says nothing ends the job.
-  ControlHub(int64_t size, double timeout, double silence, Out out);
+  /// `silence`: seconds after which a rank that says nothing ends the job.
+  ControlHub(int64_t size, double silence, Out out);
 
   /// The job begins: from now on every rank has to be heard of.
   void begin(double now);
@@ -36,22 +36,19 @@ class ControlHub {
   struct Peer {
     double heard = 0;
     bool here = false, finished = false;  // here: its text of this round has come
-    std::string text;
+    std::string where, text;
   };
   int64_t size() const { return static_cast<int64_t>(peers_.size()); }
   Peer& peer(int64_t rank) { return peers_[static_cast<size_t>(rank)]; }
-  void on_text(int64_t rank, const Frame& frame, double now);
-  std::string tell(int64_t rank) const { return describe(rank, statuses_[static_cast<size_t>(rank)]); }
-  /// "; the others: ..."
-  std::string tell_others(int64_t rank) const;
+  void on_text(int64_t rank, const Frame& frame);
+  std::string tell(int64_t rank) const { return watch_.tell(rank); }
 
   std::vector<Peer> peers_;
-  std::vector<RankStatus> statuses_;
-  double timeout_, silence_;
+  ProgressWatch watch_;
+  double silence_;
   Out out_;
   bool begun_ = false, aborted_ = false;
   int64_t round_ = 0, num_here_ = 0, num_finished_ = 0;
-  double round_began_ = 0;
 };
 
 }  // namespace moesaic

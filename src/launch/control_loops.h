@@ -8,7 +8,7 @@
 namespace moesaic {
 
 inline constexpr int64_t kControlMagic = 0x6c6f72746e6f63;  // "control"
-inline constexpr int64_t kControlVersion = 1;
+inline constexpr int64_t kControlVersion = 2;
 
 /// Seconds between two signs of life of a rank; rank 0 is not asked to read more than some thousand a second.
 double heartbeat_interval(int64_t size);
@@ -66,7 +66,7 @@ class ControlClient {
  private:
   void turn();
   std::string tell_rank_0() const { return describe(0, rank_0_); }
-  std::string tell_me() const { return describe(options_.rank, state_.status()); }
+  std::string tell_me() const { return describe(options_.rank, state_.progress().status); }
 
   const JoinOptions& options_;
   ControlState& state_;
@@ -79,7 +79,7 @@ class ControlClient {
 /// Ends the process, with the reason, when its work does not come to an end after an abort.
 void leave_when_stuck(const JoinOptions& options, const ControlState& state);
 
-/// Rank 0's status, or this rank's, as a frame.
+/// What this rank does, as a frame.
 Frame status_frame(const ControlState& state);
 
 }  // namespace moesaic

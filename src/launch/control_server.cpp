@@ -34,7 +34,7 @@ ControlServer::ControlServer(const JoinOptions& options, ControlState& state)
           options.port)),
       links_(static_cast<size_t>(options.size)),
       lost_(static_cast<size_t>(options.size), false),
-      hub_(options.size, options.timeout, silence_limit(options),
+      hub_(options.size, silence_limit(options),
            {.one = [this](int64_t rank, const Frame& frame) { send(rank, frame); },
             .all = [this](const Frame& frame) { send_all(frame); }}),
       began_(steady_seconds()) {}

@@ -13,7 +13,7 @@
 namespace moesaic {
 namespace {
 
-constexpr size_t kLongestOperation = 512, kLongestMessage = 100000;
+constexpr size_t kLongestText = 512, kLongestMessage = 100000;
 
 }  // namespace
 
@@ -21,7 +21,9 @@ double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-ControlState::ControlState(int64_t rank) : rank_(rank), wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+ControlState::ControlState(int64_t rank, double limit)
+    : rank_(rank), wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  progress_.limit = limit;
   require<CommError>(wake_ >= 0, "no event descriptor could be made: {}", std::strerror(errno));
 }
 
@@ -31,17 +33,32 @@ ControlState::~ControlState() {
 
 void ControlState::set_step(int64_t step) {
   const std::lock_guard lock(mutex_);
-  status_.step = step;
+  progress_.status.step = step;
+  progress_.waits_for.clear();
+  ++progress_.moves;
 }
 
 void ControlState::set_operation(const std::string& operation) {
   const std::lock_guard lock(mutex_);
-  status_.operation.assign(operation, 0, kLongestOperation);
+  progress_.status.operation.assign(operation, 0, kLongestText);
+  progress_.waits_for.clear();
+  ++progress_.moves;
 }
 
-RankStatus ControlState::status() const {
+void ControlState::set_time_limit(double seconds) {
   const std::lock_guard lock(mutex_);
-  return status_;
+  progress_.limit = seconds;
+}
+
+void ControlState::set_waiting(const std::string& waits_for) {
+  const std::lock_guard lock(mutex_);
+  if (waits_for.empty()) ++progress_.moves;
+  progress_.waits_for.assign(waits_for, 0, kLongestText);
+}
+
+RankProgress ControlState::progress() const {
+  const std::lock_guard lock(mutex_);
+  return progress_;
 }
 
 void ControlState::wake() {
@@ -65,18 +82,21 @@ std::vector<Frame> ControlState::take_posted() {
 }
 
 template <class Ready>
-void ControlState::wait(Ready ready) {
+void ControlState::wait(const char* whom, Ready ready) {
   std::unique_lock lock(mutex_);
+  progress_.waits_for = whom;
   changed_.wait(lock, [&] { return aborted() || ready(); });
+  progress_.waits_for.clear();
+  ++progress_.moves;
   if (aborted()) throw CommError(message_);
 }
 
 void ControlState::wait_for_welcome() {
-  wait([&] { return welcomed_; });
+  wait("rank 0 to begin the job", [&] { return welcomed_; });
 }
 
 std::vector<std::string> ControlState::wait_for_texts(int64_t round) {
-  wait([&] { return round_ >= round; });
+  wait("all ranks to come to an agreement", [&] { return round_ >= round; });
   const std::lock_guard lock(mutex_);
   return std::move(texts_);
 }
@@ -89,7 +109,7 @@ std::string ControlState::wait_for_answer(int64_t question, double seconds) {
 }
 
 void ControlState::wait_for_all_finished() {
-  wait([&] { return all_finished_; });
+  wait(kWaitsForEnd, [&] { return all_finished_; });
 }
 
 bool ControlState::wait_for_abort(double seconds) {

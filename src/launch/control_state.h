@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/rank_status.h"
+#include "comm/progress_watch.h"
 #include "launch/control_frame.h"
 
 namespace moesaic {
@@ -17,13 +17,16 @@ double steady_seconds();
 
 class ControlState {
  public:
-  explicit ControlState(int64_t rank);
+  /// `limit`: seconds that the rank may stand still while others wait, until it says otherwise.
+  ControlState(int64_t rank, double limit);
   ~ControlState();
 
   // The working thread.
   int64_t rank() const { return rank_; }
   void set_step(int64_t step);
   void set_operation(const std::string& operation);
+  void set_time_limit(double seconds);
+  void set_waiting(const std::string& waits_for);
   /// Gives a frame to the listening thread.
   void post(Frame frame);
   /// Waits for the welcome; throws CommError when the job was aborted.
@@ -47,7 +50,7 @@ class ControlState {
   void stop();
 
   // The listening thread.
-  RankStatus status() const;
+  RankProgress progress() const;
   int wake_descriptor() const { return wake_; }
   /// What was posted since the last time.
   std::vector<Frame> take_posted();
@@ -61,14 +64,15 @@ class ControlState {
 
  private:
   void wake();
+  /// Blocks until ready() or an abort, upon which it throws; meanwhile the rank waits for `whom`.
   template <class Ready>
-  void wait(Ready ready);
+  void wait(const char* whom, Ready ready);
 
   const int64_t rank_;
   int wake_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  RankStatus status_;
+  RankProgress progress_;
   std::vector<Frame> posted_;
   bool welcomed_ = false, all_finished_ = false;
   std::vector<std::string> hosts_, texts_;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -13,13 +14,15 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/threads/thread_control.h"
+#include "launch/exit_code.h"
 #include "launch/process_rank.h"
 #include "launch/rank_variables.h"
 
 namespace moesaic {
 namespace {
 
-constexpr int64_t kMaxStreamsOfGpu = 32;  // CUDA_DEVICE_MAX_CONNECTIONS
+constexpr std::chrono::seconds kTimeToUnwind{2};  // of a rank that is a thread, after an abort
+constexpr int64_t kMaxStreamsOfGpu = 32;          // CUDA_DEVICE_MAX_CONNECTIONS
 
 /// Speaks for all ranks of a job that is only imagined.
 class NullControl : public Control {
@@ -27,13 +30,17 @@ class NullControl : public Control {
   NullControl(int64_t rank, int64_t size) : rank_(rank), size_(size) {}
   int64_t rank() const override { return rank_; }
   int64_t size() const override { return size_; }
-  std::vector<std::string> all_gather(const std::string& mine) override {
-    return std::vector<std::string>(static_cast<size_t>(size_), mine);
-  }
   void set_step(int64_t) override {}
   void set_operation(const std::string&) override {}
+  void set_time_limit(double) override {}
+  void set_waiting(const std::string&) override {}
   void abort(const std::string& message) override { throw CommError(message); }
   void check() const override {}
+
+ protected:
+  std::vector<std::string> all_gather_at(const std::string&, const std::string& mine) override {
+    return std::vector<std::string>(static_cast<size_t>(size_), mine);
+  }
 
  private:
   int64_t rank_, size_;
@@ -72,6 +79,7 @@ void run_rank(ThreadWorld& world, const RunConfig& run, int64_t r, const std::fu
     rank.device->set_status([&](const std::string& operation) { world.set_operation(r, operation); });
     work(rank);
     world.set_operation(r, "end of its work");
+    world.set_waiting(r, kWaitsForEnd);
   } catch (const CommError& error) {
     failure.set(std::current_exception());
     world.abort(error.what());
@@ -129,7 +137,7 @@ void run_threads(const RunConfig& run, int64_t world_size, const std::function<v
     FirstFailure failure;
     std::atomic<int64_t> ended{0};
   };
-  auto job = std::make_shared<Job>(world_size, run.comm_timeout);
+  auto job = std::make_shared<Job>(world_size, std::max(run.join_timeout, run.comm_timeout));
   std::vector<std::thread> threads;
   for (int64_t r = 0; r < world_size; ++r)
     threads.emplace_back([job, &run, &work, r, world_size] {
@@ -137,15 +145,17 @@ void run_threads(const RunConfig& run, int64_t world_size, const std::function<v
       run_rank(job->world, run, r, work, job->failure);
       ++job->ended;
     });
-  double since_abort = 0;
+  std::optional<std::chrono::steady_clock::time_point> aborted_at;
   while (job->ended < world_size) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    job->world.watch();
     if (!job->world.aborted()) continue;
-    since_abort += 0.002;
-    if (since_abort < std::max(1.0, run.comm_timeout)) continue;
+    const auto now = std::chrono::steady_clock::now();
+    if (!aborted_at) aborted_at = now;
+    if (now - *aborted_at < kTimeToUnwind) continue;
     log_line(job->world.message());
     log_line("some ranks did not end after that; leaving them behind");
-    std::_Exit(3);
+    std::_Exit(kExitLeftBehind);
   }
   for (std::thread& thread : threads) thread.join();
   if (const std::exception_ptr failure = job->failure.get()) std::rethrow_exception(failure);

@@ -34,8 +34,8 @@ struct Rank {
 /// same configuration (`identity`: what else must be equal on all). When ranks fail, the others are ended (CommError at their
 /// next collective) and the first failure is thrown here: an Error as it is, any other exception as a CommError with the
 /// rank's name, step and last operation; OtherRankFailed when it is another process's to tell. A rank that does not end within
-/// run.comm_timeout after that (a process: within a second) is left behind: the process must exit, so this prints the message
-/// and does so with code 3. Throws ConfigError when the launcher's number of processes is not world_size.
+/// two seconds after that (a process: one) is left behind: the process must exit, so this prints the message and does so with
+/// code 3. A rank may stand still for run.join_timeout while others wait, until it sets a limit of its own (Control). Throws ConfigError when the launcher's number of processes is not world_size.
 void run_ranks(const RunConfig& run, int64_t world_size, const std::function<void(Rank&)>& work,
                const std::string& identity = "");
 

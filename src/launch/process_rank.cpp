@@ -58,7 +58,6 @@ GroupMaker make_groups(const RunConfig& run, TcpControl& control) {
   const auto mesh = std::make_shared<tcp::TcpMesh>(
       tcp::Job{.control = control,
                .describe = [&control](int64_t rank) { return control.describe(rank); },
-               .timeout = run.comm_timeout,
                .hosts = control.hosts(),
                .token = control.token()});
   return [mesh](const std::vector<int64_t>& ranks) { return mesh->communicator(ranks); };
@@ -66,6 +65,7 @@ GroupMaker make_groups(const RunConfig& run, TcpControl& control) {
 
 void run_rank(const RunConfig& run, TcpControl& control, const std::function<void(Rank&)>& work) {
   control.join();
+  control.set_time_limit(std::max(run.join_timeout, run.comm_timeout));
   RunConfig mine = run;
   if (mine.threads == 0) mine.threads = share_of_cores(control);
   const GroupMaker groups = make_groups(run, control);

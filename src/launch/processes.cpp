@@ -1,7 +1,6 @@
 #include "launch/processes.h"
 
 #include <netinet/in.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -10,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <string_view>
@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/tcp/socket.h"
+#include "launch/exit_code.h"
 
 extern char** environ;
 
@@ -56,10 +57,15 @@ bool is_of_a_launcher(std::string_view variable) {
                      [&](std::string_view prefix) { return variable.starts_with(prefix); });
 }
 
-std::vector<std::string> environment_of(int64_t rank, int64_t count, int port, pid_t parent) {
+std::vector<std::string> environment_without_launcher() {
   std::vector<std::string> all;
   for (char** variable = environ; *variable != nullptr; ++variable)
     if (!is_of_a_launcher(*variable)) all.emplace_back(*variable);
+  return all;
+}
+
+std::vector<std::string> environment_of(int64_t rank, int64_t count, int port, pid_t parent) {
+  std::vector<std::string> all = environment_without_launcher();
   const auto add = [&](const char* name, const std::string& value) {
     all.push_back(fmt::format("{}={}", name, value));
   };
@@ -81,48 +87,22 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return all;
 }
 
+/// The processes of one run.
 class Processes {
  public:
-  Processes(int64_t count, int port, const std::vector<std::string>& arguments) {
-    // Signals and ends of children are waited for, one at a time.
-    ::sigemptyset(&watched_);
-    for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) ::sigaddset(&watched_, signal);
-    ::sigprocmask(SIG_BLOCK, &watched_, &before_);
-    try {
-      for (int64_t r = 0; r < count; ++r) children_.push_back(start(r, count, port, arguments));
-    } catch (...) {
-      kill_all();
-      throw;
-    }
+  /// `watched`: signals that this process has blocked, and waits for; `before`: its mask otherwise.
+  Processes(const sigset_t& watched, const sigset_t& before) : watched_(watched), before_(before) {}
+  ~Processes() {
+    kill_all();
+    while (running() > 0) collect(0);
   }
-  ~Processes() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
 
-  int wait() {
-    while (running() > 0) {
-      const timespec second{.tv_sec = 0, .tv_nsec = 200'000'000};
-      const int signal = ::sigtimedwait(&watched_, nullptr, &second);
-      if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) on_signal(signal);
-      collect();
-      if (failed_at_ > 0 && now() - failed_at_ > kSecondsToFollow) kill_all();
-    }
-    return code_;
-  }
-
- private:
-  struct Child {
-    int64_t rank;
-    pid_t pid;
-    bool running = true;
-  };
-
-  Child start(int64_t rank, int64_t count, int port, const std::vector<std::string>& arguments) {
-    const pid_t parent = ::getpid();
-    std::vector<std::string> words{"moesaic"};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<std::string> variables = environment_of(rank, count, port, parent);
+  void start(std::vector<std::string> words, std::vector<std::string> variables) {
     const auto argv = pointers(words), envp = pointers(variables);
-    const pid_t pid = ::fork();
-    require<IoError>(pid >= 0, "process {} of {} cannot be started: {}", rank, count, std::strerror(errno));
+    const pid_t parent = ::getpid(), pid = ::fork();
+    require<IoError>(pid >= 0, "process {} cannot be started: {}", children_.size(), std::strerror(errno));
     if (pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != parent) ::_exit(1);
@@ -131,8 +111,26 @@ class Processes {
       ::execve("/proc/self/exe", argv.data(), envp.data());
       ::_exit(127);
     }
-    return {rank, pid};
+    children_.push_back({pid});
   }
+
+  JobEnd wait() {
+    while (running() > 0) {
+      const timespec turn{.tv_sec = 0, .tv_nsec = 200'000'000};
+      const int signal = ::sigtimedwait(&watched_, nullptr, &turn);
+      if (signal > 0 && signal != SIGCHLD) on_signal(signal);
+      collect(WNOHANG);
+      if (failed_at_ > 0 && now() - failed_at_ > kSecondsToFollow) kill_all();
+    }
+    end_.failed = end_.code != 0 && !refused_;
+    return end_;
+  }
+
+ private:
+  struct Child {
+    pid_t pid;
+    bool running = true;
+  };
 
   int64_t running() const {
     return std::count_if(children_.begin(), children_.end(), [](const Child& c) { return c.running; });
@@ -143,42 +141,82 @@ class Processes {
       if (child.running) ::kill(child.pid, SIGKILL);
   }
   void on_signal(int signal) {
-    if (num_signals_++ > 0) {
-      code_ = 130;
+    if (end_.stopped) {
+      end_.code = kExitInterrupted;
       return kill_all();
     }
+    end_.stopped = true;
     if (children_[0].running) ::kill(children_[0].pid, signal == SIGHUP ? SIGTERM : signal);
   }
-  void collect() {
-    for (Child& child : children_) {
+  void collect(int options) {
+    for (size_t r = 0; r < children_.size(); ++r) {
       int status = 0;
-      if (!child.running || ::waitpid(child.pid, &status, WNOHANG) != child.pid) continue;
-      child.running = false;
-      // A killed process takes longer to end than those that end because of it.
-      const bool killed = WIFSIGNALED(status) && !killing_;
-      const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-      if (code == 0 || (code_ != 0 && (!killed || code_ > 128))) continue;
-      code_ = code;
-      if (failed_at_ == 0) failed_at_ = now();
-      if (killed)
-        log_info("the process of rank {} was ended by signal {} ({})", child.rank, WTERMSIG(status),
-                 ::strsignal(WTERMSIG(status)));
+      if (children_[r].running && ::waitpid(children_[r].pid, &status, options) == children_[r].pid) {
+        children_[r].running = false;
+        on_end(r, status);
+      }
     }
   }
+  void on_end(size_t child, int status) {
+    // A killed process takes longer to end than those that end because of it.
+    const bool killed = WIFSIGNALED(status) && !killing_;
+    const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (code == 0) return;
+    refused_ = refused_ || (!WIFSIGNALED(status) && code != kExitLeftBehind && code != kExitJobFailed);
+    if (failed_at_ == 0) failed_at_ = now();
+    if (end_.code != 0 && (!killed || end_.code > 128)) return;
+    end_.code = code;
+    const std::string who = children_.size() > 1 ? fmt::format("rank {}", child) : "the process";
+    end_.what = WIFSIGNALED(status) ? fmt::format("{} was ended by signal {} ({})", who, WTERMSIG(status),
+                                                  ::strsignal(WTERMSIG(status)))
+                                    : fmt::format("{} ended with exit code {}", who, code);
+    if (killed) log_info("{}", end_.what);
+  }
 
-  sigset_t watched_, before_;
+  const sigset_t &watched_, &before_;
   std::vector<Child> children_;  // [rank]
-  int code_ = 0, num_signals_ = 0;
+  JobEnd end_;
   double failed_at_ = 0;
   bool killing_ = false;  // signals from here on are this process's
+  bool refused_ = false;
 };
 
 }  // namespace
 
-int run_processes(int64_t count, int64_t control_port, const std::vector<std::string>& arguments) {
+LocalJob::LocalJob(int64_t ranks, int64_t control_port) : ranks_(ranks), control_port_(control_port) {
+  ::sigemptyset(&watched_);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) ::sigaddset(&watched_, signal);
+  ::sigprocmask(SIG_BLOCK, &watched_, &before_);
+}
+
+LocalJob::~LocalJob() {
+  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+}
+
+JobEnd LocalJob::run(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words{"moesaic"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
   const ReservedPort reserved;
-  return Processes(count, control_port > 0 ? static_cast<int>(control_port) : reserved.number(), arguments)
-      .wait();
+  const int port = control_port_ > 0 ? static_cast<int>(control_port_) : reserved.number();
+  Processes processes(watched_, before_);
+  if (ranks_ == 0) processes.start(words, environment_without_launcher());
+  for (int64_t r = 0; r < ranks_; ++r) processes.start(words, environment_of(r, ranks_, port, ::getpid()));
+  return processes.wait();
+}
+
+bool LocalJob::pause(double seconds) {
+  for (const double end = now() + seconds; now() < end;) {
+    const double left = std::max(end - now(), 0.0);
+    const timespec time{.tv_sec = static_cast<time_t>(left),
+                        .tv_nsec = static_cast<long>((left - std::floor(left)) * 1e9)};
+    const int signal = ::sigtimedwait(&watched_, nullptr, &time);
+    if (signal > 0 && signal != SIGCHLD) return false;
+  }
+  return true;
+}
+
+int run_processes(int64_t count, int64_t control_port, const std::vector<std::string>& arguments) {
+  return LocalJob(count, control_port).run(arguments).code;
 }
 
 }  // namespace moesaic

@@ -50,7 +50,8 @@ std::thread start_without_signals(F&& f) {
 
 }  // namespace
 
-TcpControl::TcpControl(const JoinOptions& options) : options_(options), state_(options.rank) {
+TcpControl::TcpControl(const JoinOptions& options)
+    : options_(options), state_(options.rank, options.timeout) {
   if (options.size > kManyRanks) tcp::allow_many_sockets();
   if (options.rank == 0) {
     std::shared_ptr<ControlServer> server;
@@ -73,12 +74,12 @@ TcpControl::~TcpControl() {
   listener_.join();
 }
 
-std::vector<std::string> TcpControl::all_gather(const std::string& mine) {
+std::vector<std::string> TcpControl::all_gather_at(const std::string& where, const std::string& mine) {
   check();
   require<CommError>(static_cast<int64_t>(mine.size()) <= kMaxText,
                      "a text of {} bytes is more than the control channel takes from a rank ({})",
                      mine.size(), kMaxText);
-  state_.post({FrameKind::text, {round_}, {mine}});
+  state_.post({FrameKind::text, {round_}, {where, mine}});
   return state_.wait_for_texts(round_++);
 }
 
@@ -96,7 +97,7 @@ void TcpControl::finish() {
 }
 
 std::string TcpControl::describe(int64_t rank) {
-  if (rank == this->rank()) return moesaic::describe(rank, state_.status());
+  if (rank == this->rank()) return moesaic::describe(rank, state_.progress().status);
   state_.post({FrameKind::ask, {++question_, rank}, {}});
   const std::string answer = state_.wait_for_answer(question_, kSecondsForAnswer);
   return answer.empty() ? fmt::format("rank {}", rank) : answer;

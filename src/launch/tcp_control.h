@@ -2,7 +2,7 @@
 // The control channel of a job whose ranks are processes: every rank has a TCP connection to rank 0. A thread of its own
 // listens to it, so that a rank answers, and is heard of, whatever its work does.
 //
-// Who notices what: rank 0 sees a connection that ends (at once), a rank that is silent or does not come to an agreement (in
+// Who notices what: rank 0 sees a connection that ends (at once), a rank that is silent or stands still while others wait (in
 // time); the others see rank 0 go or be silent. The first reason wins, reaches every rank, and is thrown there by the next
 // call that waits; its origin is the one rank that should tell its user.
 #include <memory>
@@ -18,8 +18,9 @@ struct JoinOptions {
   std::string address;  // of rank 0
   int port = 0;
   uint64_t config = 0, job = 0;  // fingerprints that must be the same on all ranks
-  double timeout = 60;           // seconds that ranks wait for each other
-  double join_timeout = 300;     // the same, to start
+  double timeout =
+      10;  // seconds that a rank may stand still, unless it sets a limit of its own, or be silent
+  double join_timeout = 300;  // the same, to start
   /// When the work does not end within a second after the job was aborted, the process ends (exit code 3).
   bool leave_when_stuck = false;
 };
@@ -39,13 +40,13 @@ class TcpControl : public Control {
 
   int64_t rank() const override { return options_.rank; }
   int64_t size() const override { return options_.size; }
-  std::vector<std::string> all_gather(const std::string& mine) override;
   void set_step(int64_t step) override { state_.set_step(step); }
   void set_operation(const std::string& operation) override { state_.set_operation(operation); }
+  void set_time_limit(double seconds) override { state_.set_time_limit(seconds); }
+  void set_waiting(const std::string& waits_for) override { state_.set_waiting(waits_for); }
   void abort(const std::string& message) override;
   void check() const override { state_.check(); }
 
-  double timeout() const { return options_.timeout; }
   /// "rank 2 (step 5, last operation: all_gather tokens)": of another rank, as rank 0 has last heard of it.
   std::string describe(int64_t rank);
   /// After an abort: the rank that tells the user, and what.
@@ -54,6 +55,9 @@ class TcpControl : public Control {
   /// After join(): the host of each rank as this one reaches it, and a number that only this job's ranks know.
   std::vector<std::string> hosts() const;
   uint64_t token() const { return state_.token(); }
+
+ protected:
+  std::vector<std::string> all_gather_at(const std::string& where, const std::string& mine) override;
 
  private:
   JoinOptions options_;

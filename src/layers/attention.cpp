@@ -298,15 +298,19 @@ void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden
                            .d_qkv = d_qkv_x,
                            .num_heads = s.local_heads,
                            .num_kv_heads = s.local_kv_heads,
-                           .head_dim = m.head_dim});
+                           .head_dim = m.head_dim,
+                           .tuning = {.deterministic = s.deterministic}});
   Handle d_qkv = p.g.view(d_qkv_x, 0, {s.T, s.local_qkv_width()});
   if (s.exchanges_heads()) return_d_qkv(p, d_qkv_x, d_qkv = p.temp("d_qkv", {s.T, s.qkv_width()}));
-  ops::matmul(p.g, kCompute,
-              {.a = d_ln2_in,
-               .b = attn_x,
-               .c = p.grad("attention.o", {m.hidden, HA}),
-               .trans_a = true,
-               .accumulate = p.adds});
+  p.queue.push([&p, &m, d_ln2_in, attn_x, HA] {
+    ops::matmul(p.g, kCompute,
+                {.a = d_ln2_in,
+                 .b = attn_x,
+                 .c = p.grad("attention.o", {m.hidden, HA}),
+                 .trans_a = true,
+                 .accumulate = p.adds});
+  });
+  if (s.exchanges_heads()) p.queue.drain();  // under that exchange
   if (m.attention_bias)
     ops::bias_backward(p.g, kCompute, d_ln2_in, p.added_grad("attention.o_bias", {m.hidden}));
 
@@ -330,12 +334,14 @@ void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden
     ops::bias_backward(p.g, kCompute, d_qkv, p.added_grad("attention.qkv_bias", {s.qkv_width()}));
   const Handle d_ln1_out = p.temp("d_ln1_out", {s.T, m.hidden});
   ops::matmul(p.g, kCompute, {.a = d_qkv, .b = w.qkv, .c = d_ln1_out});
-  ops::matmul(p.g, kCompute,
-              {.a = d_qkv,
-               .b = ln1_out,
-               .c = p.grad("attention.qkv", {s.qkv_width(), m.hidden}),
-               .trans_a = true,
-               .accumulate = p.adds});
+  p.queue.push([&p, &m, &s, d_qkv, ln1_out] {
+    ops::matmul(p.g, kCompute,
+                {.a = d_qkv,
+                 .b = ln1_out,
+                 .c = p.grad("attention.qkv", {s.qkv_width(), m.hidden}),
+                 .trans_a = true,
+                 .accumulate = p.adds});
+  });
   ops::rmsnorm_backward(p.g, kCompute,
                         {.dy = d_ln1_out,
                          .x = hidden,
@@ -346,6 +352,7 @@ void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden
                          .dgain = p.added_grad("attention.norm", {m.hidden}),
                          .eps = eps,
                          .d_bias = p.added_norm_bias_grad("attention.norm")});
+  p.queue.drain();  // under the layer below's first exchange, which waits for d_hidden alone
 }
 
 }  // namespace moesaic

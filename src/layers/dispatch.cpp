@@ -143,11 +143,16 @@ void return_rows(Pass& p, const Dispatched& d, Handle rows, Handle add, Handle y
                  .y = sums,
                  .expected_rows = s.expected_rows()});
   if (s.ag_rs()) {
-    const Handle mine = add ? p.temp("mine " + what, {s.T, width}) : y;
-    comm::reduce_scatter(p.g, kComm, *s.groups.e, sums, mine, what);
+    // Moved, then summed here: copies take no multiprocessor from what runs meanwhile.
+    const Handle others = p.temp("others " + what, {(s.e - 1) * s.T, width});
+    comm::exchange_parts(p.g, kComm, *s.groups.e, sums, others, what);
     meanwhile();
-    if (add) ops::add(p.g, kCompute, add, mine, y);
-    return;
+    return ops::sum_parts(p.g, kCompute,
+                          {.own = p.g.view(sums, s.e_rank * s.T * width, {s.T, width}),
+                           .others = others,
+                           .add = add,
+                           .y = y,
+                           .rank = s.e_rank});
   }
   const Handle back = p.temp("back " + what, {max_send(s), width});
   comm::all_to_all_rows(p.g, kComm, *s.groups.e, sums, d.recv_offsets, back, d.send_offsets, expected_sent(s),

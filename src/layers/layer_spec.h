@@ -28,6 +28,7 @@ struct LayerSpec {
   ExpertPlacement placement;
   DType dtype;            // of parameters and activations
   bool packed_documents;  // a sequence may hold several documents, which do not see each other
+  bool deterministic;     // repeats are bit-equal
 
   int64_t B, S, T;  // micro-batch, sequence, tokens of this rank
   int64_t n, n_rank;

@@ -172,7 +172,9 @@ void moe_backward(Pass& p, Handle hidden, Handle d_next, Handle d_ln2_in) {
   const Dispatched d = kept_dispatch(p);
 
   p.g.segment("combine backward");
-  const Handle d_recv = receive_buffer(s, d_next, [&] { return p.temp("d_out_recv", {s.max_recv, w.D}); });
+  const Handle d_recv = receive_buffer(s, d_next, [&] {
+    return p.g.external(p.slots.d_recv, 0, "d_out_recv", s.dtype, {s.max_recv, w.D});
+  });
   send_tokens(p, d, d_next, d_recv, "output gradient");
   // Under that exchange: what is rebuilt from memory, then, on the same stream, the exchange of ln2_out again.
   const Handle ln2_in = rebuilt_ln2_in(p, hidden);

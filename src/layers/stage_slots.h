@@ -23,7 +23,8 @@ struct StageSlots {
         batch(g.slot("batch")),
         stats(g.slot("layer stats")),
         step(g.slot("step")),
-        bias(g.slot("router bias")) {}
+        bias(g.slot("router bias")),
+        d_recv(g.slot("received gradient")) {}
   Slot weights, grads;    // the layer's dense bucket (embedding, head: theirs)
   Slot weights2, grads2;  // its expert bucket (head: the embedding's, when tied)
   Slot kept;              // its kept activations; its input [T, D] comes first
@@ -33,7 +34,10 @@ struct StageSlots {
   Slot stats;             // this layer's statistics of the step: LayerStats
   Slot step;              // numbers of the step: StepScalars
   Slot bias;              // router bias [E] f32
-  static constexpr size_t kCount = 12;
+  Slot
+      d_recv;  // receive buffer of output gradients [rows, D]; apart from the workspace, so that a layer's can
+               // arrive while the layer above still works there
+  static constexpr size_t kCount = 13;
 };
 
 /// A micro-batch on this rank, all i32, one array after the other.

@@ -16,7 +16,8 @@ ParameterTable make_parameters(const ModelConfig& m, const Mesh& mesh, int64_t r
   const int64_t stage = mesh.size(Axis::stage), edp = mesh.size(Axis::edp);
   ParameterTable table;
   table.begin_bucket("embedding", Replicas::stage, stage);
-  table.add({"embedding", {m.vocab, m.hidden}, Init::normal, m.init_std, true, "embedding"});
+  const double embedding_std = m.embedding_std > 0 ? m.embedding_std : m.init_std;
+  table.add({"embedding", {m.vocab, m.hidden}, Init::normal, embedding_std, true, "embedding"});
   for (int64_t i = 0; i < m.num_layers; ++i) {
     const std::string prefix = layer_prefix(i);
     table.begin_bucket(fmt::format("layers.{}", i), Replicas::stage, stage);

@@ -44,6 +44,10 @@ void Stage::allocate_activations() {
     d_stream_.push_back(arena.allocate(Purpose::activations, fmt::format("stream gradient {}", p), stream));
   }
   workspace_ = arena.allocate(Purpose::workspace, "temps", programs_->workspace_bytes());
+  d_recv_ = nullptr;
+  if (spec_.e > 1)
+    d_recv_ = arena.allocate(Purpose::workspace, "received gradients",
+                             spec_.max_recv * spec_.model.hidden * size_of(spec_.dtype));
   logits_ = nullptr;
 }
 
@@ -94,7 +98,8 @@ Bindings Stage::bind(int32_t bucket, int32_t second, int64_t layer, int64_t plac
           batches_[p],
           (evaluation ? evaluation_stats_ : stats_) + (last ? 0 : layer) * per_layer,
           evaluation ? evaluation_step_ : step_,
-          reinterpret_cast<std::byte*>(bias_ + (last ? 0 : layer) * spec_.model.num_experts)};
+          reinterpret_cast<std::byte*>(bias_ + (last ? 0 : layer) * spec_.model.num_experts),
+          d_recv_};
 }
 
 Bindings Stage::bind_layer(int64_t layer, int64_t place, bool evaluation) const {

@@ -69,7 +69,7 @@ class Stage {
   std::vector<std::byte*> batches_;            // [place]
   std::vector<std::vector<std::byte*>> kept_;  // [place][layer]; the last is the head's input
   std::vector<std::byte*> d_stream_;           // [place]
-  std::byte *workspace_ = nullptr, *stats_ = nullptr, *step_ = nullptr;
+  std::byte *workspace_ = nullptr, *d_recv_ = nullptr, *stats_ = nullptr, *step_ = nullptr;
   std::byte *evaluation_stats_ = nullptr, *evaluation_step_ = nullptr, *logits_ = nullptr;
   float* bias_ = nullptr;
 };

@@ -20,6 +20,8 @@ const char* name_of(EventKind kind) {
       return "save";
     case EventKind::stop:
       return "stop";
+    case EventKind::failure:
+      return "failure";
   }
   return "";
 }

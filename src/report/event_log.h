@@ -15,6 +15,7 @@ enum class EventKind {
   repeat,   // this step is run again with a larger bound on rows
   save,     // a checkpoint was published after this step
   stop,     // the run ended after this step
+  failure,  // ranks died or hung: the run goes back to this step, or is given up
 };
 
 struct RunEvent {

@@ -1,7 +1,6 @@
 #include "report/jsonl.h"
 
 #include <charconv>
-#include <optional>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -68,6 +67,16 @@ void cut_from_step(const std::string& path, int64_t step) {
     last = *found;
   }
   keep_prefix(file, kept);
+}
+
+std::optional<int64_t> last_step(const std::string& path) {
+  if (!path_exists(path)) return std::nullopt;
+  const MappedFile file(path);
+  std::string_view text = text_of(file);
+  text = text.substr(0, text.rfind('\n') + 1);  // npos + 1 is 0
+  if (text.empty()) return std::nullopt;
+  text.remove_suffix(1);
+  return step_of(text.substr(text.rfind('\n') + 1));
 }
 
 }  // namespace moesaic

@@ -2,6 +2,7 @@
 // Files of one JSON object a line (metrics.jsonl, events.jsonl), readable while the run goes on. Format:
 // docs/formats/run_folder.md. One writer at a time (rank 0); not thread-safe.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,5 +28,8 @@ class JsonLinesFile {
 /// a single run see to that); a line that does not is refused by its number with IoError, and nothing is
 /// removed. An absent file is left absent.
 void cut_from_step(const std::string& path, int64_t step);
+
+/// The step of the last whole line of such a file; none when the file is absent, or holds no such line.
+std::optional<int64_t> last_step(const std::string& path);
 
 }  // namespace moesaic

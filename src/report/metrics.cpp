@@ -19,6 +19,7 @@ std::string to_json_line(const StepMetrics& metrics) {
   if (metrics.mfu) line["mfu"] = *metrics.mfu;
   line["counted_tokens"] = metrics.counted_tokens;
   line["seconds"] = metrics.seconds;
+  line["data_wait_s"] = metrics.data_wait_s;
   line["skipped"] = metrics.skipped;
   auto& memory = line["memory_bytes"] = nlohmann::ordered_json::object();
   for (const auto& [purpose, bytes] : metrics.memory_bytes) memory[purpose] = bytes;

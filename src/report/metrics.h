@@ -26,6 +26,7 @@ struct StepMetrics {
   bool skipped = false;                           // NaN or Inf was found and nothing was updated
   int64_t counted_tokens = 0;                     // tokens that the loss is averaged over, all ranks
   double seconds = 0;                             // wall time of the step
+  double data_wait_s = 0;                         // of it, what the slowest rank waited for its batches
 };
 
 /// One JSON object on one line, without the newline; "step" is its first key. NaN and infinity become null.

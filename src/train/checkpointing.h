@@ -20,11 +20,6 @@ struct RunState {
   double seconds = 0;       // of training so far
 };
 
-/// Saves after `state.step` steps into `folder` ("runs/x/checkpoints"), and keeps the newest `keep_last`. Called by every
-/// rank; returns the checkpoint's path. Throws IoError on every rank when any rank's part failed.
-std::string save_checkpoint(Session& session, const std::string& folder, const RunState& state,
-                            int64_t keep_last);
-
 /// Fills the session's weights, and when it trains its optimizer state and router biases, and returns the run's state.
 /// Called by every rank with its own reader.
 RunState load_checkpoint(Session& session, const CheckpointReader& reader);

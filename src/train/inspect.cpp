@@ -10,6 +10,7 @@
 #include "config/validate.h"
 #include "report/table.h"
 #include "train/session.h"
+#include "train/snapshot.h"
 #include "train/trainer.h"
 
 namespace moesaic {
@@ -129,7 +130,8 @@ std::string inspect_memory(const Config& config) {
       const int64_t bytes = session.rank().device->arena().bytes();
       least = most < 0 ? bytes : std::min(least, bytes);
       if (bytes <= most) return;
-      most = bytes, most_rank = r, table = memory_table(session.rank().device->arena());
+      most = bytes, most_rank = r;
+      table = memory_table(session.rank().device->arena(), snapshot_bytes(session));
     });
   const std::string whose = world == 1      ? "1 rank"
                             : most == least ? fmt::format("{} ranks, {} each", world, format_bytes(most))

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/folder.h"
+#include "config/data_blend.h"
 #include "config/validate.h"
 #include "mesh/rules.h"
 #include "train/checkpointing.h"
@@ -31,7 +32,7 @@ Loader open_data(const Config& config, bool needs_valid) {
   const DataConfig& data = config.data;
   require<ConfigError>(!data.train.empty(),
                        "data.train is empty: name a token file (moesaic data prepare TEXT PREFIX makes one)");
-  check_exists("data.train", data.train);
+  for (const BlendPart& part : parse_blend(data.train)) check_exists("data.train", part.path);
   if (!data.valid.empty()) check_exists("data.valid", data.valid);
   Loader loader(data, config.train.seq_len, config.model.vocab, config.train.seed);
   require<ConfigError>(!needs_valid || loader.num_valid_samples() > 0,

@@ -1,5 +1,6 @@
 #include "train/run_log.h"
 
+#include "base/error.h"
 #include "base/file.h"
 #include "config/print.h"
 
@@ -12,6 +13,8 @@ std::string run_folder(const RunConfig& run) {
 RunLog::RunLog(const Config& config, int64_t first_step, bool resumed, std::FILE* out)
     : folder_(run_folder(config.run)), out_(out), progress_(out, terminal_columns(out), 20) {
   make_folders(folder_ + "/traces");
+  if (!config.run.prometheus.empty())  // before the rest: a wrong path should cost nothing that an earlier run wrote
+    prometheus_ = std::make_unique<PrometheusFile>(config.run.prometheus, config.run.name);
   AtomicFile resolved(folder_ + "/config.toml");
   resolved.write(print_config(config));
   resolved.commit();
@@ -24,10 +27,20 @@ RunLog::RunLog(const Config& config, int64_t first_step, bool resumed, std::FILE
   tensorboard_ = std::make_unique<TensorBoardWriter>(folder_ + "/tensorboard", first_step);
 }
 
+void RunLog::info(const RunInfo& info) {
+  write_run_info(folder_ + "/run.json", info);
+}
+
 void RunLog::step(const StepMetrics& metrics, const RunPosition& position) {
   metrics_->write(to_json_line(metrics));
   tensorboard_->write(metrics.step, scalars_of(metrics));
   progress_.update(metrics, position);
+  try {
+    if (prometheus_) prometheus_->write(metrics);
+  } catch (const IoError& error) {  // a run is worth more than a look at it
+    say(fmt::format("{}; run.prometheus is not written any more", error.what()));
+    prometheus_.reset();
+  }
 }
 
 void RunLog::event(EventKind kind, int64_t step, const std::string& message) {

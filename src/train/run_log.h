@@ -1,7 +1,7 @@
 #pragma once
 // What a run writes into its folder and shows on the terminal; rank 0's. docs/formats/run_folder.md.
 //
-//   runs/<name>/config.toml  metrics.jsonl  events.jsonl  tensorboard/  traces/step_<N>.json  checkpoints/
+//   runs/<name>/config.toml  run.json  metrics.jsonl  events.jsonl  tensorboard/  traces/step_<N>.json  checkpoints/
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -12,6 +12,8 @@
 #include "report/jsonl.h"
 #include "report/metrics.h"
 #include "report/progress.h"
+#include "report/prometheus.h"
+#include "report/run_info.h"
 #include "report/tensorboard.h"
 #include "report/trace.h"
 
@@ -29,6 +31,8 @@ class RunLog {
   /// the files. Progress goes to `out`. Throws IoError.
   RunLog(const Config& config, int64_t first_step, bool resumed, std::FILE* out);
 
+  /// Writes run.json.
+  void info(const RunInfo& info);
   void step(const StepMetrics& metrics, const RunPosition& position);
   void event(EventKind kind, int64_t step, const std::string& message);
   void trace(int64_t step, const std::vector<TraceEvent>& events);
@@ -42,6 +46,7 @@ class RunLog {
   std::unique_ptr<JsonLinesFile> metrics_;
   std::unique_ptr<EventLog> events_;
   std::unique_ptr<TensorBoardWriter> tensorboard_;
+  std::unique_ptr<PrometheusFile> prometheus_;  // null when none is asked for
 };
 
 }  // namespace moesaic

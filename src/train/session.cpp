@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -35,6 +36,7 @@ const Config& validated(const Config& config) {
 struct Part {
   double loss, aux_loss, z_loss;
   int64_t counted, overflow;
+  double data_wait;
 };
 
 std::string bytes_of(const Part& part) {
@@ -97,12 +99,14 @@ StepResult Session::step(const BatchSource& source, int64_t position, double lea
                 B = config_.train.micro_batch;
   std::vector<Batch> batches;
   int64_t mine = 0;
+  const auto begin = std::chrono::steady_clock::now();
   for (int64_t m = 0; m < shape_.num_micro_batches; ++m) {
     std::vector<int64_t> positions;
     for (int64_t b = 0; b < B; ++b) positions.push_back(position + (m * dp + dp_i) * B + b);
     batches.push_back(source(positions));
     mine += batches.back().num_counted;
   }
+  const std::chrono::duration<double> data_wait = std::chrono::steady_clock::now() - begin;
   const bool speaks = mesh_.index(Axis::n, rank_.rank) == 0;  // for its replica
   const int64_t counted = rank_.control.sum(speaks ? mine : 0);
   const auto t = static_cast<double>(num_updates_ + 1);
@@ -134,12 +138,12 @@ StepResult Session::step(const BatchSource& source, int64_t position, double lea
         MOESAIC_CHECK(false, "{}", describe(action));
     }
   }
-  StepResult result = collect(counted);
+  StepResult result = collect(counted, data_wait.count());
   if (result.updated) ++num_updates_;
   return result;
 }
 
-StepResult Session::collect(int64_t counted) {
+StepResult Session::collect(int64_t counted, double data_wait) {
   const ModelConfig& m = config_.model;
   const int64_t E = m.num_experts, per_layer = LayerStats::bytes(E);
   std::vector<std::byte> step(StepScalars::kBytes), stats(static_cast<size_t>(stage_->stats_bytes()));
@@ -158,7 +162,7 @@ StepResult Session::collect(int64_t counted) {
   result.updated = number(step, StepScalars::kOk, 0) != 0;
   // The ranks of a scope's group all hold the whole scope's balance loss: one of them speaks. z-loss and drops are each rank's own.
   const bool speaks = scope_->rank() == 0;
-  Part part{number(step, StepScalars::kLoss, 0.0f), 0, 0, number(step, StepScalars::kSeen, 0), 0};
+  Part part{number(step, StepScalars::kLoss, 0.0f), 0, 0, number(step, StepScalars::kSeen, 0), 0, data_wait};
   std::string rows;  // of each layer: dropped by capacity, computed
   for (int64_t i = m.num_dense_layers; i < m.num_layers; ++i) {
     const int64_t at = i * per_layer;
@@ -180,6 +184,7 @@ StepResult Session::collect(int64_t counted) {
     result.aux_loss += p.aux_loss;
     result.z_loss += p.z_loss;
     seen += p.counted;
+    result.data_wait = std::max(result.data_wait, p.data_wait);
     result.max_rows_asked = std::max(result.max_rows_asked, p.overflow);
     for (size_t i = 0; i < result.dropped.size(); ++i) {
       std::array<int32_t, 2> of_layer{};

@@ -28,6 +28,7 @@ struct StepResult {
   int64_t max_rows_asked = 0;                     // above the bound; 0 = none
   std::vector<std::vector<int64_t>> expert_load;  // [MoE layers][E]
   std::vector<int64_t> dropped;                   // [MoE layers] rows, by capacity and by the rows bound
+  double data_wait = 0;                           // seconds that the slowest rank waited for its batches
 };
 
 /// The sequences at these positions of the data (Loader::train, or a test's own).
@@ -72,7 +73,7 @@ class Session {
 
  private:
   std::unique_ptr<Communicator> group(const std::vector<int64_t>& ranks) { return rank_.communicator(ranks); }
-  StepResult collect(int64_t counted);
+  StepResult collect(int64_t counted, double data_wait);
 
   Config config_;
   Rank& rank_;

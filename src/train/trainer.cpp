@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <mutex>
 #include <optional>
@@ -11,10 +13,14 @@
 #include "config/counts.h"
 #include "config/enum_names.h"
 #include "config/print.h"
+#include "data/read_ahead.h"
 #include "optim/lr_schedule.h"
 #include "report/table.h"
 #include "train/initial_weights.h"
 #include "train/run_checks.h"
+#include "train/run_info.h"
+#include "train/run_lock.h"
+#include "train/saver.h"
 #include "train/trace_gather.h"
 
 namespace moesaic {
@@ -24,14 +30,25 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-constexpr Purpose kPurposes[] = {Purpose::parameters,  Purpose::gradients, Purpose::optimizer,
-                                 Purpose::activations, Purpose::workspace, Purpose::batch,
-                                 Purpose::buffers};
+// A rank that stands still for several usual steps is stuck.
+constexpr double kMediansToWait = 5;
+constexpr int64_t kStepsOfMedian = 15;
+
+constexpr double kLongWait = 1;  // seconds of waiting for a save that the user should hear of
 
 class Trainer {
  public:
   Trainer(const Config& config, Rank& rank, const Loader& loader, const StopFlag& stop, std::FILE* out)
-      : config_(config), rank_(rank), loader_(loader), stop_(stop), session_(config, rank) {
+      : config_(config),
+        rank_(rank),
+        loader_(loader),
+        stop_(stop),
+        session_(config, rank),
+        saver_(session_, checkpoint_folder(config.run), config.train.keep_last, config.run.save_timeout),
+        // A rank's micro-batches follow each other at even distances, from one step to the next too.
+        ahead_([&loader](std::span<const int64_t> positions) { return loader.train(positions); },
+               config.layout.dp * config.train.micro_batch,
+               std::max<int64_t>(2, session_.shape().num_micro_batches)) {
     std::string from;
     if (!config.run.resume.empty()) {
       from = agree_on_checkpoint(rank.control,
@@ -46,11 +63,12 @@ class Trainer {
     } else {
       session_.initialize();
     }
-    rank.control.barrier();
+    const RunInfo info = gather_run_info(config, session_.stage().spec(), rank);  // waits for all ranks
     if (rank.rank != 0) return;
     log_.emplace(config, state_.step, !from.empty(), out);
+    log_->info(info);
     log_->say(describe());
-    log_->say(memory_table(rank.device->arena()));
+    log_->say(memory_table(rank.device->arena(), saver_.snapshot_bytes()));
     if (from.empty())
       log_->event(EventKind::start, 0, started_);
     else
@@ -65,9 +83,13 @@ class Trainer {
       const double begin = now();
       StepMetrics metrics = one_step();
       metrics.seconds = now() - begin;
+      limit_time(metrics.seconds);
       state_.seconds += metrics.seconds;
       metrics.tokens_per_s =
           static_cast<double>(config_.train.global_batch * config_.train.seq_len) / metrics.seconds;
+      if (const auto peak = peak_flops(config_.run.device))
+        metrics.mfu = metrics.tokens_per_s * flops_per_token(config_.model, config_.train.seq_len) /
+                      (*peak * static_cast<double>(rank_.world_size));
       ++state_.step;
       state_.position += config_.train.global_batch;
       state_.num_updates = session_.num_updates();
@@ -75,6 +97,7 @@ class Trainer {
       if (config_.train.eval_every > 0 && state_.step % config_.train.eval_every == 0)
         metrics.val_loss = evaluate(config_.train.eval_sequences);
       report(metrics);
+      tell(saver_.advance());
       if (config_.train.save_every > 0 && state_.step % config_.train.save_every == 0) save();
     }
     std::string how = "interrupted";
@@ -83,6 +106,7 @@ class Trainer {
       if (loader_.num_valid_samples() > 0) how += fmt::format(", held-out loss {:.6f}", evaluate(0));
     }
     save();
+    tell(saver_.finish());
     summary_.steps = state_.step;
     summary_.seconds = state_.seconds;
     if (log_) log_->event(EventKind::stop, state_.step, how);
@@ -114,6 +138,17 @@ class Trainer {
            (t.max_seconds <= 0 || state_.seconds < t.max_seconds);
   }
 
+  /// After a step: how long others may wait for this rank in the next ones. Before that, run.join_timeout is the limit.
+  void limit_time(double step_seconds) {
+    step_seconds_[static_cast<size_t>(num_steps_++ % kStepsOfMedian)] = step_seconds;
+    auto seconds = step_seconds_;
+    const auto count = static_cast<std::ptrdiff_t>(std::min(num_steps_, kStepsOfMedian));
+    std::nth_element(seconds.begin(), seconds.begin() + count / 2, seconds.begin() + count);
+    time_limit_ =
+        std::max(config_.run.comm_timeout, kMediansToWait * seconds[static_cast<size_t>(count / 2)]);
+    rank_.control.set_time_limit(time_limit_);
+  }
+
   double progress() const {
     const TrainConfig& t = config_.train;
     const double by_steps = static_cast<double>(state_.step) / static_cast<double>(t.steps);
@@ -123,7 +158,7 @@ class Trainer {
   StepMetrics one_step() {
     const TrainConfig& t = config_.train;
     const double lr = learning_rate(config_.optim, state_.step, t.steps, progress());
-    const BatchSource source = [&](std::span<const int64_t> positions) { return loader_.train(positions); };
+    const BatchSource source = [&](std::span<const int64_t> positions) { return ahead_.take(positions); };
     const bool traced =
         std::find(t.trace_steps.begin(), t.trace_steps.end(), state_.step) != t.trace_steps.end();
     std::vector<TraceEvent> events;
@@ -131,11 +166,13 @@ class Trainer {
     StepResult result = session_.step(source, state_.position, lr);
     while (result.max_rows_asked > 0 && config_.layout.on_overflow != OverflowPolicy::drop) {
       grow_rows(result.max_rows_asked);
+      const RunInfo info = gather_run_info(config_, session_.stage().spec(), rank_);
       if (log_) {
+        log_->info(info);
         log_->event(EventKind::repeat, state_.step,
                     fmt::format("step {} is repeated: routing gave a rank {} rows; the bound is now {}",
                                 state_.step, result.max_rows_asked, session_.stage().spec().max_rows));
-        log_->say(memory_table(rank_.device->arena()));
+        log_->say(memory_table(rank_.device->arena(), saver_.snapshot_bytes()));
       }
       result = session_.step(source, state_.position, lr);
     }
@@ -152,9 +189,9 @@ class Trainer {
     metrics.loss = result.loss, metrics.aux_loss = result.aux_loss, metrics.z_loss = result.z_loss;
     metrics.grad_norm = result.grad_norm, metrics.lr = lr;
     metrics.expert_load = result.expert_load, metrics.dropped = result.dropped;
+    metrics.data_wait_s = result.data_wait;
     metrics.skipped = bad, metrics.counted_tokens = result.counted;
-    for (Purpose purpose : kPurposes)
-      metrics.memory_bytes.emplace_back(name_of(purpose), rank_.device->arena().bytes(purpose));
+    metrics.memory_bytes = memory_by_purpose(rank_.device->arena());
     return metrics;
   }
 
@@ -190,15 +227,27 @@ class Trainer {
     return loss;
   }
 
+  /// Begins to save this step. A save still under way is waited for first: none is left out.
   void save() {
     if (saved_ == state_.step) return;
+    const double begin = now();
+    tell(saver_.finish());
+    if (const double waited = now() - begin; log_ && waited > kLongWait)
+      log_->say(fmt::format("saving step {} had to wait {} for the save before it: raise train.save_every",
+                            state_.step, format_seconds(waited)));
     state_.rows_factor = session_.rows_factor();
-    summary_.checkpoint =
-        save_checkpoint(session_, checkpoint_folder(config_.run), state_, config_.train.keep_last);
+    rank_.control.set_time_limit(std::max(config_.run.save_timeout, time_limit_));
+    saver_.start(state_);
+    rank_.control.set_time_limit(time_limit_);
     saved_ = state_.step;
+    if (!config_.train.save_async) tell(saver_.finish());
+  }
+
+  void tell(const std::optional<Saver::Saved>& saved) {
+    if (!saved) return;
+    summary_.checkpoint = saved->path;
     if (log_)
-      log_->event(EventKind::save, state_.step,
-                  fmt::format("saved step {} to {}", state_.step, summary_.checkpoint));
+      log_->event(EventKind::save, saved->step, fmt::format("saved step {} to {}", saved->step, saved->path));
   }
 
   void report(const StepMetrics& metrics) {
@@ -230,11 +279,16 @@ class Trainer {
   const Loader& loader_;
   const StopFlag& stop_;
   Session session_;
+  Saver saver_;
+  ReadAhead ahead_;
   RunState state_;
   TrainSummary summary_;
   std::string started_ = "started";
   std::optional<RunLog> log_;
   int64_t num_skipped_ = 0, saved_ = -1;
+  std::array<double, static_cast<size_t>(kStepsOfMedian)> step_seconds_{};  // of the last steps, as a ring
+  int64_t num_steps_ = 0;                                                   // of this process
+  double time_limit_ = std::max(config_.run.join_timeout, config_.run.comm_timeout);
 };
 
 }  // namespace
@@ -249,6 +303,7 @@ TrainSummary train(const Config& config, const StopFlag& stop, std::FILE* out) {
   run_ranks(
       config.run, Mesh(config.layout).world_size(),
       [&](Rank& rank) {
+        const RunLock alone(rank.control, config.run);
         const TrainSummary mine = Trainer(config, rank, loader, stop, out).run();
         const std::lock_guard lock(mutex);
         if (rank.rank == 0 || !known) summary = mine;  // a process that is one of several may not hold rank 0
@@ -273,13 +328,13 @@ Session::Evaluation evaluate_checkpoint(const Config& config, const std::string&
   return evaluation;
 }
 
-std::string memory_table(const Arena& arena) {
+std::string memory_table(const Arena& arena, int64_t host_bytes) {
   Table table({{"memory per rank"}, {"bytes", Table::Align::right}, {"", Table::Align::right}});
-  for (Purpose purpose : kPurposes)
-    table.add_row(
-        {name_of(purpose), std::to_string(arena.bytes(purpose)), format_bytes(arena.bytes(purpose))});
+  for (const auto& [purpose, bytes] : memory_by_purpose(arena))
+    table.add_row({purpose, std::to_string(bytes), format_bytes(bytes)});
   table.add_rule();
   table.add_row({"sum", std::to_string(arena.bytes()), format_bytes(arena.bytes())});
+  table.add_row({"host: copy to save", std::to_string(host_bytes), format_bytes(host_bytes)});
   return table.str();
 }
 

@@ -29,7 +29,7 @@ TrainSummary train(const Config& config, const StopFlag& stop, std::FILE* out);
 /// Held-out loss of a checkpoint under `config` (its own, with the caller's layout): `count` sequences, 0 = all.
 Session::Evaluation evaluate_checkpoint(const Config& config, const std::string& checkpoint, int64_t count);
 
-/// What the arena holds, by purpose and in all, as a table.
-std::string memory_table(const Arena& arena);
+/// What the arena holds, by purpose and in all, as a table, and apart from that what a save takes in host memory.
+std::string memory_table(const Arena& arena, int64_t host_bytes);
 
 }  // namespace moesaic

@@ -28,7 +28,7 @@ Config config_of(const Case& c) {
   config.model.num_layers = 1;
   config.balance.z_coef = 1e-2;
   config.train.micro_batch = config.train.global_batch = 2;
-  config.run.comm_timeout = 10;
+  config.run.comm_timeout = config.run.join_timeout = 10;
   return config;
 }
 

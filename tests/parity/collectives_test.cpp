@@ -3,6 +3,7 @@
 
 #include "comm/collectives.h"
 #include "launch/launch.h"
+#include "ops/elementwise/elementwise.h"
 #include "support/parity.h"
 
 namespace moesaic::test {
@@ -52,13 +53,24 @@ std::vector<Bytes> run(DeviceKind kind, int64_t n, const Case& c, int repeats) {
                  reduced = tensor("reduced", {n * count}, c.type),
                  in_place_sum = tensor("in place sum", {n * count}, c.type),
                  numbers = tensor("numbers", {count}, DType::i32),
-                 totals = tensor("totals", {count}, DType::i32);
+                 totals = tensor("totals", {count}, DType::i32),
+                 others = tensor("others", {std::max<int64_t>(n - 1, 1) * count}, c.type),
+                 summed = tensor("summed", {count}, c.type);
     comm::all_gather(g, Stream::comm, *group, part, gathered, "gathered");
     comm::all_gather_in_place(g, Stream::reduce, *second, in_place, "in place");
     comm::reduce_scatter(g, Stream::comm, *group, whole, scattered, "scattered");
     comm::reduce_scatter_in_place(g, Stream::reduce, *second, in_place_sum, "in place sum");
     comm::all_reduce(g, Stream::comm, *group, whole, reduced, "reduced");
     comm::all_reduce(g, Stream::reduce, *second, numbers, totals, "totals");
+    if (n > 1) {  // a reduce_scatter in two halves
+      comm::exchange_parts(g, Stream::comm, *group, whole, others, "others");
+      ops::sum_parts(g, Stream::compute,
+                     {.own = g.view(whole, rank.rank * count, {count}),
+                      .others = others,
+                      .add = part,
+                      .y = summed,
+                      .rank = rank.rank});
+    }
     // Heads: [rows, n, width] of each rank -> [n rows, width] of its own column.
     const int64_t rows = 6, width = 24;
     const Handle heads = tensor("heads", {2, rows, n * width}, c.type),

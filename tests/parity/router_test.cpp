@@ -102,6 +102,13 @@ TEST(RouterParity, ForwardWithGroupsLeftOut) {
     }
 }
 
+TEST(RouterParity, ForwardInForcedBalance) {
+  for (RouterConfig config : all_settings()) {
+    config.force_balance = true;
+    expect_forward({.T = 100, .E = 30, .K = 4, .config = config});
+  }
+}
+
 TEST(RouterParity, ForwardOfManyTokensChoosesTheSameExperts) {
   for (const RouterConfig& config : all_settings())
     for (const int64_t E : {8, 64, 512})

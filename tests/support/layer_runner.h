@@ -51,7 +51,8 @@ class LayerRunner {
     Memory m(*this, forward, backward);
     const Bindings bindings{m.workspace.data(), m.weights.data(), m.grads.data(), m.experts.data(),
                             m.d_experts.data(), m.kept.data(),    m.next.data(),  m.d_stream.data(),
-                            m.batch.data(),     m.stats.data(),   m.step.data(),  m.bias.data()};
+                            m.batch.data(),     m.stats.data(),   m.step.data(),  m.bias.data(),
+                            m.d_recv.data()};
     device->replay(forward, bindings);
     device->replay(backward, bindings);
     device->synchronize();
@@ -87,6 +88,7 @@ class LayerRunner {
       stats = make(LayerStats::bytes(s.model.num_experts));
       step = make(StepScalars::kBytes);
       bias = make(4 * s.model.num_experts);
+      d_recv = make(s.e > 1 ? 4 * s.max_recv * s.model.hidden : 0);
       for (const ParameterRow& row : layer.table_.rows()) {
         const auto bucket = static_cast<size_t>(row.bucket);
         if (bucket != dense && bucket != expert) continue;
@@ -107,7 +109,8 @@ class LayerRunner {
       }
       for (int64_t t = 0; t < layout.size(6); ++t) ints[layout.offset(6) + t] = static_cast<int32_t>(t);
     }
-    Bytes workspace, weights, grads, experts, d_experts, kept, next, d_stream, batch, stats, step, bias;
+    Bytes workspace, weights, grads, experts, d_experts, kept, next, d_stream, batch, stats, step, bias,
+        d_recv;
   };
 
   Mesh mesh_;

@@ -66,7 +66,7 @@ inline Config small_config() {
   c.optim.clip = 0;
   c.run.threads = 1;
   c.run.device = test_device();
-  c.run.comm_timeout = 30;
+  c.run.comm_timeout = c.run.join_timeout = 30;
   return c;
 }
 

@@ -94,6 +94,8 @@ class ProcessRanks {
   std::string output(int64_t rank) { return slurp(file(rank)); }
   /// Seconds from signal() to its end.
   double seconds(int64_t rank) { return child(rank).ended - signalled_; }
+  /// When it ended, by the steady clock.
+  double ended(int64_t rank) { return child(rank).ended; }
   /// Waits until a rank has written `text`.
   bool wait_for_output(int64_t rank, const std::string& text, double seconds) {
     for (const double deadline = now() + seconds; now() < deadline;) {

@@ -8,6 +8,23 @@
 namespace moesaic {
 namespace {
 
+/// A second stream for the rank of this thread.
+struct Side {
+  Side() {
+    cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+    for (cudaEvent_t* event : {&begin, &end})
+      cuda_check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "making an event");
+  }
+  ~Side() {
+    for (cudaEvent_t event : {begin, end}) cudaEventDestroy(event);
+    cudaStreamDestroy(stream);
+  }
+  Side(const Side&) = delete;
+  Side& operator=(const Side&) = delete;
+  cudaStream_t stream = nullptr;
+  cudaEvent_t begin = nullptr, end = nullptr;
+};
+
 /// Plain copies run on copy engines and take no multiprocessor from the ops beside them; sums and uneven rows are kernels
 /// that read the peers' memory.
 class CudaMover : public Mover {
@@ -28,6 +45,16 @@ class CudaMover : public Mover {
   }
   void wait(void* stream, void* mark) override {
     cuda_check(cudaStreamWaitEvent(native(stream), static_cast<cudaEvent_t>(mark), 0), "waiting for a peer");
+  }
+
+  void* fork(void* stream) override {
+    cuda_check(cudaEventRecord(side().begin, native(stream)), "recording an event");
+    cuda_check(cudaStreamWaitEvent(side().stream, side().begin, 0), "waiting for an event");
+    return side().stream;
+  }
+  void join(void* stream) override {
+    cuda_check(cudaEventRecord(side().end, side().stream), "recording an event");
+    cuda_check(cudaStreamWaitEvent(native(stream), side().end, 0), "waiting for an event");
   }
 
   void copy(void* stream, void* to, const void* from, int64_t bytes) override {
@@ -72,6 +99,10 @@ class CudaMover : public Mover {
 
  private:
   static cudaStream_t native(void* stream) { return static_cast<cudaStream_t>(stream); }
+  static Side& side() {
+    thread_local Side made;
+    return made;
+  }
 
   std::array<cudaEvent_t, 128>
       marks_{};  // two of each of the last 64 collectives (ThreadHub::kCells), in turns

@@ -10,6 +10,7 @@ namespace {
 constexpr int kThreads = 512;
 /// Enough to fill a link (16 multiprocessors do), few enough to leave the others to the ops beside it.
 constexpr int kBlocks = 32;
+constexpr int kLoads = 4;  // a thread's loads in flight: a peer answers late
 
 template <class Word>
 __global__ void __launch_bounds__(kThreads) rows_kernel(const __grid_constant__ PullRows pull) {
@@ -21,8 +22,16 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const __grid_constant__ 
         min(min(pull.offsets[p][pull.me + 1] - first, pull.recv_offsets[p + 1] - at), pull.recv_rows - at);
     const Word* from = reinterpret_cast<const Word*>(pull.data[p]) + first * words;
     Word* to = reinterpret_cast<Word*>(pull.to) + at * words;
-    for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < rows * words; i += stride)
-      to[i] = from[i];
+    const int64_t count = rows * words;
+    int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+    for (; i + (kLoads - 1) * stride < count; i += kLoads * stride) {
+      Word values[kLoads];
+#pragma unroll
+      for (int u = 0; u < kLoads; ++u) values[u] = from[i + u * stride];
+#pragma unroll
+      for (int u = 0; u < kLoads; ++u) to[i + u * stride] = values[u];
+    }
+    for (; i < count; i += stride) to[i] = from[i];
   }
 }
 
@@ -56,28 +65,48 @@ struct alignas(16) Pack {
   T values[kCount];
 };
 
+/// The sums of packs i, i + kThreads, ... of which the last may lie beyond num_packs (kAll: none does).
+template <bool kAll, class T>
+__device__ void sum_packs(const PullSum& pull, int64_t i, int64_t num_packs) {
+  using Sum = decltype(widen(T()));
+  constexpr int kCount = Pack<T>::kCount;
+  Sum sum[kLoads][kCount];
+  for (int p = 0; p < pull.num_sources; ++p) {
+    const Pack<T>* from = reinterpret_cast<const Pack<T>*>(pull.parts[p]) + i;
+    Pack<T> part[kLoads];
+#pragma unroll
+    for (int u = 0; u < kLoads; ++u)
+      if (kAll || i + u * kThreads < num_packs) part[u] = from[u * kThreads];
+#pragma unroll
+    for (int u = 0; u < kLoads; ++u)
+#pragma unroll
+      for (int k = 0; k < kCount; ++k)
+        sum[u][k] = p == 0 ? widen(part[u].values[k]) : sum[u][k] + widen(part[u].values[k]);
+  }
+#pragma unroll
+  for (int u = 0; u < kLoads; ++u) {
+    Pack<T> result;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) narrow(sum[u][k], result.values[k]);
+    if (kAll || i + u * kThreads < num_packs)
+      (reinterpret_cast<Pack<T>*>(pull.out) + i)[u * kThreads] = result;
+  }
+}
+
 /// The first num_packs packs 16 bytes at a time, the rest one by one.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     sum_kernel(const __grid_constant__ PullSum pull, int64_t num_packs) {
   using Sum = decltype(widen(T()));
-  constexpr int kCount = Pack<T>::kCount;
+  constexpr int64_t kPiece = kThreads * kLoads;
+  for (int64_t begin = blockIdx.x * kPiece; begin < num_packs; begin += gridDim.x * kPiece)
+    if (begin + kPiece <= num_packs)
+      sum_packs<true, T>(pull, begin + threadIdx.x, num_packs);
+    else
+      sum_packs<false, T>(pull, begin + threadIdx.x, num_packs);
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = first; i < num_packs; i += stride) {
-    Sum sum[kCount] = {};
-    for (int p = 0; p < pull.num_sources; ++p) {
-      const Pack<T> part = reinterpret_cast<const Pack<T>*>(pull.parts[p])[i];
-#pragma unroll
-      for (int k = 0; k < kCount; ++k)
-        sum[k] = p == 0 ? widen(part.values[k]) : sum[k] + widen(part.values[k]);
-    }
-    Pack<T> result;
-#pragma unroll
-    for (int k = 0; k < kCount; ++k) narrow(sum[k], result.values[k]);
-    reinterpret_cast<Pack<T>*>(pull.out)[i] = result;
-  }
-  for (int64_t i = num_packs * kCount + first; i < pull.count; i += stride) {
+  for (int64_t i = num_packs * Pack<T>::kCount + first; i < pull.count; i += stride) {
     Sum sum = {};
     for (int p = 0; p < pull.num_sources; ++p) {
       const Sum part = widen(reinterpret_cast<const T*>(pull.parts[p])[i]);

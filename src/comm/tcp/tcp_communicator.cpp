@@ -77,6 +77,16 @@ class TcpCommunicator : public Communicator {
                                                bytes};
     return start(std::move(request));
   }
+  Pending exchange_parts(const Call& call, const void* send, void* recv, int64_t bytes) override {
+    auto request = collective(call, {Kind::exchange_parts, bytes});
+    int64_t at = 0;
+    for (size_t p = 0; p < ranks_.size(); ++p) {
+      if (p == me_) continue;
+      request.parts[p] = {bytes_at(send, static_cast<int64_t>(p) * bytes), bytes, bytes_at(recv, at), bytes};
+      at += bytes;
+    }
+    return start(std::move(request));
+  }
   Pending all_to_all_blocks(const Call& call, const void* send, void* recv,
                             const std::vector<BlockCopy>& copies) override {
     const int64_t bytes = bytes_of(copies);

@@ -316,6 +316,7 @@ void TcpMesh::write(Peer& peer) {
     if (sent == 0) break;
     first.sent += sent;
     written += sent;
+    bytes_moved_ += static_cast<uint64_t>(sent);
     if (first.sent < first.head_bytes + first.bytes) continue;
     if (first.owner != nullptr) first.owner->on_sent();
     peer.out.pop_front();
@@ -333,6 +334,7 @@ void TcpMesh::read(Peer& peer) {
     if (received < 0) return lose(peer, "the connection was closed");
     if (received == 0) return;
     read += received;
+    bytes_moved_ += static_cast<uint64_t>(received);
     if (data) {
       peer.at += received;
       peer.left -= received;

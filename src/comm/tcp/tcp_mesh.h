@@ -20,9 +20,8 @@ namespace moesaic::tcp {
 struct Job {
   Control& control;
   std::function<std::string(int64_t rank)> describe;  // "rank 2 (step 5, last operation: all_gather tokens)"
-  double timeout = 60;             // seconds that a rank waits for another before the job ends
-  std::vector<std::string> hosts;  // of the ranks, as this one reaches them
-  uint64_t token = 0;              // known to this job's ranks only
+  std::vector<std::string> hosts;                     // of the ranks, as this one reaches them
+  uint64_t token = 0;                                 // known to this job's ranks only
 };
 
 class TcpMesh : public std::enable_shared_from_this<TcpMesh> {
@@ -45,6 +44,8 @@ class TcpMesh : public std::enable_shared_from_this<TcpMesh> {
   /// The operation will not be asked again. When it was not complete, its connections are of no use any more.
   void forget(TcpOperation& operation);
   void progress();
+  /// Bytes that have passed any of this rank's connections: while it grows, nothing stands still.
+  uint64_t bytes_moved() const { return bytes_moved_; }
   /// Ends the job when the connection to a rank is gone, and the control channel had the time to say why.
   void check_connection(int64_t rank);
 
@@ -75,6 +76,7 @@ class TcpMesh : public std::enable_shared_from_this<TcpMesh> {
   std::vector<std::unique_ptr<Peer>> peers_;  // [rank]; made when needed
   std::vector<Stranger> strangers_;
   std::map<OperationKey, TcpOperation*> posted_;
+  uint64_t bytes_moved_ = 0;
   std::map<std::vector<int64_t>, uint64_t> num_groups_;  // of these ranks, made so far
 };
 

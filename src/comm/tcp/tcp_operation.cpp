@@ -7,12 +7,13 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "comm/progress_watch.h"
 #include "comm/tcp/tcp_mesh.h"
 
 namespace moesaic::tcp {
 namespace {
 
-constexpr uint64_t kAsksPerLook = 64;  // at the clock
+constexpr uint64_t kAsksPerLook = 8;  // at the clock
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -21,9 +22,9 @@ double now() {
 }  // namespace
 
 const char* name_of(Kind kind) {
-  static constexpr std::array<const char*, 9> names{"all_gather", "reduce_scatter",    "all_reduce",
-                                                    "all_to_all", "all_to_all_blocks", "all_to_all_rows",
-                                                    "broadcast",  "barrier",           "message"};
+  static constexpr std::array<const char*, 10> names{
+      "all_gather",        "reduce_scatter",  "all_reduce", "all_to_all", "exchange_parts",
+      "all_to_all_blocks", "all_to_all_rows", "broadcast",  "barrier",    "message"};
   const auto index = static_cast<size_t>(kind);
   return index < names.size() ? names[index] : "something unknown";
 }
@@ -34,7 +35,7 @@ TcpOperation::TcpOperation(std::shared_ptr<TcpMesh> mesh, Request request)
       offered_(request_.ranks.size(), 0),
       receiving_(request_.ranks.size(), 0),
       num_offers_missing_(request_.ranks.size() - 1),
-      deadline_(now() + mesh_->job().timeout) {
+      looked_(now()) {
   for (size_t p = 0; p < request_.parts.size(); ++p) {
     const Part& part = request_.parts[p];
     if (p == request_.me) {
@@ -66,6 +67,7 @@ bool TcpOperation::advance() {
   if (num_offers_missing_ > 0 || num_receiving_ > 0 || unsent_ > 0) return late();
   if (request_.finish) request_.finish();
   mesh_->forget(*this);
+  if (waits_) mesh_->job().control.set_waiting("");
   return complete_ = true;
 }
 
@@ -117,27 +119,34 @@ void TcpOperation::on_received(int64_t rank) {
 }
 
 /// Those who have not called it; if all have, those with whom something is still to pass.
-std::string TcpOperation::missing() const {
+std::vector<int64_t> TcpOperation::missing() const {
   const bool joined = num_offers_missing_ == 0;
-  std::string text;
+  std::vector<int64_t> ranks;
   for (size_t p = 0; p < request_.ranks.size(); ++p) {
     if (p == request_.me || (joined ? num_receiving_ > 0 && !receiving_[p] : offered_[p])) continue;
-    text += (text.empty() ? "" : ", ") + mesh_->job().describe(request_.ranks[p]);
+    ranks.push_back(request_.ranks[p]);
   }
-  return text;
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
 }
 
-/// Not yet; looks at the clock now and then and ends the job when the others are overdue.
+/// Not yet; when nothing has moved for a moment, says so.
 bool TcpOperation::late() {
   if (++asked_ % kAsksPerLook != 0) return false;
   for (size_t p = 0; p < request_.ranks.size(); ++p)
     if (p != request_.me) mesh_->check_connection(request_.ranks[p]);
-  if (now() < deadline_) return false;
+  if (now() < looked_ + kSecondsBeforeWaiting) return false;
+  looked_ = now();
   Control& control = mesh_->job().control;
-  control.abort(fmt::format("{} did not join {} number {} within {:g} s; waiting: {}", missing(),
-                            name_of(request_.offer.kind), request_.key.sequence, mesh_->job().timeout,
-                            mesh_->job().describe(mesh_->rank())));
-  control.check();
+  if (const uint64_t moved = mesh_->bytes_moved(); moved != moved_) {
+    moved_ = moved;
+    if (waits_) control.set_waiting("");
+    waits_ = false;
+    return false;
+  }
+  control.set_waiting(fmt::format("{} to join {} number {}", name_ranks(missing()),
+                                  name_of(request_.offer.kind), request_.key.sequence));
+  waits_ = true;
   return false;
 }
 

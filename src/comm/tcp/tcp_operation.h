@@ -27,6 +27,7 @@ enum class Kind : int32_t {
   reduce_scatter,
   all_reduce,
   all_to_all,
+  exchange_parts,
   all_to_all_blocks,
   all_to_all_rows,
   broadcast,
@@ -98,16 +99,16 @@ class TcpOperation {
   size_t member(int64_t rank) const;
   bool late();
   std::string text(const Offer& offer) const;
-  std::string missing() const;
+  std::vector<int64_t> missing() const;
 
   std::shared_ptr<TcpMesh> mesh_;
   Request request_;
   std::vector<char> offered_, receiving_;  // [member]
   size_t num_offers_missing_ = 0, num_receiving_ = 0;
   int64_t unsent_ = 0;
-  double deadline_;
-  uint64_t asked_ = 0;
-  bool complete_ = false;
+  double looked_;                          // at the clock, last
+  uint64_t asked_ = 0, moved_ = 0;         // moved_: the mesh's bytes_moved() then
+  bool complete_ = false, waits_ = false;  // waits_: and has said so
 };
 
 }  // namespace moesaic::tcp

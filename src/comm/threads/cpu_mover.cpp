@@ -32,6 +32,8 @@ class CpuMover : public Mover {
  public:
   void* mark(void*) override { return nullptr; }
   void wait(void*, void*) override {}
+  void* fork(void* stream) override { return stream; }
+  void join(void*) override {}
   void copy(void*, void* to, const void* from, int64_t bytes) override { copy_bytes(to, from, bytes); }
   void copy_blocks(void*, std::byte* to, const std::byte* from, const BlockCopy& c, size_t to_rank,
                    size_t from_rank) override {

@@ -21,6 +21,11 @@ class Mover {
   /// What is enqueued on `stream` from now on comes after another rank's mark.
   virtual void wait(void* stream, void* mark) = 0;
 
+  /// A stream that goes on from where `stream` is: what is enqueued on it until join() may run beside what is enqueued on
+  /// `stream`. Not nested.
+  virtual void* fork(void* stream) = 0;
+  virtual void join(void* stream) = 0;
+
   virtual void copy(void* stream, void* to, const void* from, int64_t bytes) = 0;
   /// From rank `from_rank`'s send buffer to `to_rank`'s receive buffer.
   virtual void copy_blocks(void* stream, std::byte* to, const std::byte* from, const BlockCopy& blocks,

@@ -29,8 +29,9 @@ class ThreadCommunicator : public Communicator {
 
   Pending all_gather(const Call& call, const void* send, void* recv, int64_t bytes) override {
     return meet(call, {"all_gather", bytes, to_bytes(send)}, [=, this](const std::vector<Offer>& offers) {
-      for (size_t p = 0; p < offers.size(); ++p)
-        copy(call, recv, static_cast<int64_t>(p) * bytes, offers[p].data, bytes);
+      for_each_part(call, offers, [&](size_t p, void* stream) {
+        mover_.copy(stream, part_of(recv, p, bytes), offers[p].data, bytes);
+      });
     });
   }
   Pending reduce_scatter(const Call& call, const void* send, void* recv, int64_t count, DType type) override {
@@ -48,8 +49,19 @@ class ThreadCommunicator : public Communicator {
   }
   Pending all_to_all(const Call& call, const void* send, void* recv, int64_t bytes) override {
     return meet(call, {"all_to_all", bytes, to_bytes(send)}, [=, this](const std::vector<Offer>& offers) {
-      for (size_t p = 0; p < offers.size(); ++p)
-        copy(call, recv, static_cast<int64_t>(p) * bytes, offers[p].data + rank_ * bytes, bytes);
+      for_each_part(call, offers, [&](size_t p, void* stream) {
+        mover_.copy(stream, part_of(recv, p, bytes), offers[p].data + rank_ * bytes, bytes);
+      });
+    });
+  }
+  Pending exchange_parts(const Call& call, const void* send, void* recv, int64_t bytes) override {
+    return meet(call, {"exchange_parts", bytes, to_bytes(send)}, [=, this](const std::vector<Offer>& offers) {
+      int64_t at = 0;
+      for (size_t p = 0; p < offers.size(); ++p) {
+        if (static_cast<int64_t>(p) == rank_) continue;
+        copy(call, recv, at, offers[p].data + rank_ * bytes, bytes);
+        at += bytes;
+      }
     });
   }
   Pending all_to_all_blocks(const Call& call, const void* send, void* recv,
@@ -58,10 +70,11 @@ class ThreadCommunicator : public Communicator {
     for (const BlockCopy& c : copies) total += c.outer * c.rows * c.width;
     return meet(call, {"all_to_all_blocks", total, to_bytes(send)},
                 [=, this](const std::vector<Offer>& offers) {
-                  for (size_t p = 0; p < offers.size(); ++p)
+                  for_each_part(call, offers, [&](size_t p, void* stream) {
                     for (const BlockCopy& c : copies)
-                      mover_.copy_blocks(call.stream, static_cast<std::byte*>(recv), offers[p].data, c,
+                      mover_.copy_blocks(stream, static_cast<std::byte*>(recv), offers[p].data, c,
                                          static_cast<size_t>(rank_), p);
+                  });
                 });
   }
   Pending all_to_all_rows(const Call& call, const void* send, const int32_t* send_offsets, void* recv,
@@ -94,6 +107,18 @@ class ThreadCommunicator : public Communicator {
 
  private:
   static const std::byte* to_bytes(const void* p) { return static_cast<const std::byte*>(p); }
+  static std::byte* part_of(void* whole, size_t p, int64_t bytes) {
+    return static_cast<std::byte*>(whole) + static_cast<int64_t>(p) * bytes;
+  }
+  /// pull(p, stream) for each rank, this one's own part beside the others': it crosses no link.
+  template <class F>
+  void for_each_part(const Call& call, const std::vector<Offer>& offers, const F& pull) {
+    const auto me = static_cast<size_t>(rank_);
+    pull(me, mover_.fork(call.stream));
+    for (size_t p = 0; p < offers.size(); ++p)
+      if (p != me) pull(p, call.stream);
+    mover_.join(call.stream);
+  }
   void copy(const Call& call, void* to, int64_t at, const std::byte* from, int64_t bytes) {
     mover_.copy(call.stream, static_cast<std::byte*>(to) + at, from, bytes);
   }

@@ -1,5 +1,6 @@
 #include "comm/threads/thread_hub.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -7,6 +8,11 @@
 #include "comm/threads/thread_world.h"
 
 namespace moesaic {
+namespace {
+
+constexpr uint64_t kAsksPerLook = 8;  // at the clock
+
+}  // namespace
 
 /// One rank's side of one collective, from offer to completion.
 class ThreadHub::Meeting {
@@ -22,7 +28,7 @@ class ThreadHub::Meeting {
         offer_(offer),
         mover_(mover),
         pull_(std::move(pull)),
-        deadline_(now() + world.timeout()) {}
+        looked_(now()) {}
 
   bool advance() {
     world_.check();
@@ -52,6 +58,7 @@ class ThreadHub::Meeting {
     for (size_t p = 0; p < ring_.members; ++p)
       if (p != me_) mover_.wait(stream_, ring_.at(sequence_, p).pulled);
     ring_.at(sequence_, me_).left.store(sequence_, std::memory_order_release);
+    if (waits_) world_.set_waiting(ranks_[me_], "");
     return true;
   }
 
@@ -79,21 +86,25 @@ class ThreadHub::Meeting {
       world_.check();
     }
   }
-  /// Not yet; looks at the clock now and then and ends the job when the others are overdue.
+  /// Not yet; says so now and then, which ends the job when somebody is overdue.
   bool late() {
-    if (++asked_ % 64 != 0 || now() < deadline_) return false;
-    std::string missing;
+    if (++asked_ % kAsksPerLook != 0 || now() < looked_ + kSecondsBeforeWaiting) return false;
+    looked_ = now();
+    std::vector<int64_t> missing;
     for (size_t p = 0; p < ring_.members; ++p) {
       Cell& c = ring_.at(sequence_, p);
       // Stage 0 waits for those whose part of an older collective still lies in the cell.
       const bool here = stage_ == 2   ? c.finished.load() >= sequence_
                         : stage_ == 1 ? c.posted.load() == sequence_
                                       : c.left.load() >= sequence_ - kCells;
-      if (!here) missing += (missing.empty() ? "" : ", ") + world_.describe(ranks_[p]);
+      if (!here) missing.push_back(ranks_[p]);
     }
-    world_.abort(fmt::format("{} did not join {} number {} within {:g} s; waiting: {}", missing, offer_.kind,
-                             sequence_, world_.timeout(), world_.describe(ranks_[me_])));
-    world_.check();
+    if (missing.empty()) return false;
+    std::sort(missing.begin(), missing.end());
+    const std::string call = stage_ == 0 ? fmt::format("be done with number {}", sequence_ - kCells)
+                                         : fmt::format("join {} number {}", offer_.kind, sequence_);
+    world_.set_waiting(ranks_[me_], fmt::format("{} to {}", name_ranks(missing), call));
+    waits_ = true;
     return false;
   }
 
@@ -106,9 +117,10 @@ class ThreadHub::Meeting {
   Offer offer_;
   Mover& mover_;
   Pull pull_;
-  double deadline_;
+  double looked_;  // at the clock, last
   int stage_ = 0;
   uint64_t asked_ = 0;
+  bool waits_ = false;  // and has said so
 };
 
 ThreadHub::ThreadHub(ThreadWorld& world, std::vector<int64_t> ranks)

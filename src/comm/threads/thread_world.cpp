@@ -8,16 +8,31 @@
 #include "comm/threads/thread_hub.h"
 
 namespace moesaic {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
 
 ThreadWorld::ThreadWorld(int64_t size, double timeout)
-    : status_(static_cast<size_t>(size)),
-      timeout_(timeout),
+    : progress_(static_cast<size_t>(size)),
+      watch_(size),
       texts_(static_cast<size_t>(size)),
-      here_(static_cast<size_t>(size), false) {}
+      where_(static_cast<size_t>(size)),
+      here_(static_cast<size_t>(size), false) {
+  for (int64_t r = 0; r < size; ++r) set_time_limit(r, timeout);
+  watch_.begin(now());
+}
 ThreadWorld::~ThreadWorld() = default;
 
 void ThreadWorld::abort(const std::string& message) {
   const std::lock_guard lock(mutex_);
+  abort_locked(message);
+}
+
+void ThreadWorld::abort_locked(const std::string& message) {
   if (aborted_) return;
   message_ = message;
   aborted_.store(true, std::memory_order_release);
@@ -33,27 +48,61 @@ std::string ThreadWorld::message() const {
   return message_;
 }
 
+template <class F>
+void ThreadWorld::change(int64_t rank, F&& f) {
+  RankProgress& progress = progress_[static_cast<size_t>(rank)];
+  f(progress);
+  watch_.update(rank, progress, now());
+}
+
 void ThreadWorld::set_step(int64_t rank, int64_t step) {
   const std::lock_guard lock(mutex_);
-  status_[static_cast<size_t>(rank)].step = step;
+  change(rank, [&](RankProgress& p) { p.status.step = step, ++p.moves, p.waits_for.clear(); });
 }
 
 void ThreadWorld::set_operation(int64_t rank, const std::string& operation) {
   const std::lock_guard lock(mutex_);
-  status_[static_cast<size_t>(rank)].operation = operation;
+  change(rank, [&](RankProgress& p) { p.status.operation = operation, ++p.moves, p.waits_for.clear(); });
+}
+
+void ThreadWorld::set_time_limit(int64_t rank, double seconds) {
+  const std::lock_guard lock(mutex_);
+  change(rank, [&](RankProgress& p) { p.limit = seconds; });
+}
+
+void ThreadWorld::set_waiting(int64_t rank, const std::string& waits_for) {
+  const std::lock_guard lock(mutex_);
+  change(rank, [&](RankProgress& p) { p.waits_for = waits_for; });
+  watch_locked();
+}
+
+void ThreadWorld::watch() {
+  const std::lock_guard lock(mutex_);
+  watch_locked();
+}
+
+void ThreadWorld::watch_locked() {
+  if (aborted_) return;
+  if (const std::string reason = watch_.overdue(now()); !reason.empty()) abort_locked(reason);
 }
 
 std::string ThreadWorld::describe(int64_t rank) const {
   const std::lock_guard lock(mutex_);
-  return moesaic::describe(rank, status_[static_cast<size_t>(rank)]);
+  return watch_.tell(rank);
 }
 
-std::vector<std::string> ThreadWorld::all_gather(int64_t rank, const std::string& mine) {
+std::vector<std::string> ThreadWorld::all_gather(int64_t rank, const std::string& mine,
+                                                 const std::string& where) {
   const auto me = static_cast<size_t>(rank);
   std::unique_lock lock(mutex_);
   const uint64_t round = round_;
   texts_[me] = mine;
+  where_[me] = where;
   here_[me] = true;
+  for (size_t r = 0; r < here_.size(); ++r)
+    if (here_[r] && where_[r] != where)
+      abort_locked(
+          different_agreements(watch_.tell(rank), where, watch_.tell(static_cast<int64_t>(r)), where_[r]));
   if (std::all_of(here_.begin(), here_.end(), [](bool b) { return b; })) {
     result_ = texts_;
     std::fill(here_.begin(), here_.end(), false);
@@ -61,21 +110,18 @@ std::vector<std::string> ThreadWorld::all_gather(int64_t rank, const std::string
     changed_.notify_all();
   }
   const auto over = [&] { return round_ != round || aborted_; };
-  const bool in_time = changed_.wait_for(lock, std::chrono::duration<double>(timeout_), over);
-  if (round_ != round) return result_;
-  if (!in_time) {
-    std::string missing;
+  while (!changed_.wait_for(lock, std::chrono::duration<double>(kSecondsBeforeWaiting), over)) {
+    std::vector<int64_t> missing;
     for (size_t r = 0; r < here_.size(); ++r)
-      if (!here_[r]) {
-        lock.unlock();
-        missing += (missing.empty() ? "" : ", ") + describe(static_cast<int64_t>(r));
-        lock.lock();
-      }
-    lock.unlock();
-    abort(fmt::format("{} did not come to an agreement of all ranks within {:g} s", missing, timeout_));
-    lock.lock();
+      if (!here_[r]) missing.push_back(static_cast<int64_t>(r));
+    change(rank, [&](RankProgress& p) {
+      p.waits_for = name_ranks(missing) + " to come to an agreement of all ranks";
+    });
+    watch_locked();
   }
-  throw CommError(message_);
+  if (round_ == round) throw CommError(message_);
+  change(rank, [](RankProgress& p) { p.waits_for.clear(); });
+  return result_;
 }
 
 std::unique_ptr<Communicator> ThreadWorld::communicator(const std::vector<int64_t>& ranks, int64_t rank,

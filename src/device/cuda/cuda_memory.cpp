@@ -2,6 +2,7 @@
 
 #include "base/units.h"
 #include "device/cuda/cuda_check.h"
+#include "device/cuda_memory_info.h"
 
 namespace moesaic {
 
@@ -27,6 +28,12 @@ std::byte* CudaMemory::take(int64_t bytes) {
 
 void CudaMemory::give(std::byte* memory, int64_t) {
   cudaFree(memory);
+}
+
+int64_t gpu_memory_in_use() {
+  size_t free = 0, total = 0;
+  cuda_check(cudaMemGetInfo(&free, &total), "asking for free memory");
+  return static_cast<int64_t>(total - free);
 }
 
 }  // namespace moesaic

@@ -34,4 +34,20 @@ void add(Program& g, Stream stream, Handle a, Handle b, Handle y) {
          .run = body(g, add_cpu, add_cuda, Add{a, b, y})});
 }
 
+void sum_parts(Program& g, Stream stream, const SumParts& args) {
+  const int64_t count = g.shape(args.y).numel(), others = div_exact(g.shape(args.others).numel(), count);
+  MOESAIC_CHECK(g.shape(args.own).numel() == count && (!args.add || g.shape(args.add).numel() == count));
+  MOESAIC_CHECK(args.rank >= 0 && args.rank <= others, "part {} of {}", args.rank, others + 1);
+  for (Handle h : {args.own, args.others, args.add})
+    MOESAIC_CHECK(!h || g.dtype(h) == g.dtype(args.y), "{} to {}", name_of(g.dtype(h)),
+                  name_of(g.dtype(args.y)));
+  const int64_t added = others + (args.add ? 1 : 0);
+  g.add({.name = "sum_parts",
+         .streams = {stream},
+         .accesses = accesses({in(args.own), in(args.others), in(args.add), out(args.y)}),
+         .cost = {.operations = static_cast<double>(count * added),
+                  .bytes = bytes_of(g, {args.own, args.others, args.add, args.y})},
+         .run = body(g, sum_parts_cpu, sum_parts_cuda, args)});
+}
+
 }  // namespace moesaic::ops

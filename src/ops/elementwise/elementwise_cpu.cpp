@@ -61,4 +61,23 @@ void add_cpu(const OpContext& c, const Add& args) {
   });
 }
 
+void sum_parts_cpu(const OpContext& c, const SumParts& args) {
+  const int64_t count = c.shape(args.y).numel(), parts = c.shape(args.others).numel() / count + 1;
+  with_float(c.dtype(args.y), [&](auto zero) {
+    using T = decltype(zero);
+    const T *own = c.in<T>(args.own), *others = c.in<T>(args.others), *add = in_or_null<T>(c, args.add);
+    T* y = c.out<T>(args.y);
+    const auto part = [&](int64_t p) {
+      return p == args.rank ? own : others + (p < args.rank ? p : p - 1) * count;
+    };
+    in_pieces(count, [&](int64_t first, int64_t size) {
+      for (int64_t i = first; i < first + size; ++i) {
+        auto sum = static_cast<float>(part(0)[i]);
+        for (int64_t p = 1; p < parts; ++p) sum += static_cast<float>(part(p)[i]);
+        y[i] = static_cast<T>(add ? sum + static_cast<float>(add[i]) : sum);
+      }
+    });
+  });
+}
+
 }  // namespace moesaic::ops

@@ -39,6 +39,36 @@ void map(cudaStream_t stream, int64_t count, const A* a, const B* b, Y* y) {
       count, aligned ? count / kPack : 0, a, b, y);
 }
 
+/// One row of packs of every part; the rest of fewer than a pack one by one.
+template <class T, int kWidth>
+__global__ void sum_parts_kernel(int64_t count, int parts, int rank, const T* own, const T* others,
+                                 const T* add, T* y) {
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x * kWidth;
+  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * kWidth; i < count;
+       i += stride) {
+    float sum[kWidth];
+    for (int p = 0; p < parts; ++p) {
+      const T* part = p == rank ? own : others + (p < rank ? p : p - 1) * count;
+      const auto x = load_pack<T, kWidth>(part + i);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) sum[k] = p == 0 ? x[k] : sum[k] + x[k];
+    }
+    if (add != nullptr) {
+      const auto x = load_pack<T, kWidth>(add + i);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) sum[k] += x[k];
+    }
+    store_pack(y + i, sum);
+  }
+}
+
+template <int kWidth, class T>
+void sum_parts(cudaStream_t stream, int64_t count, int parts, int rank, const T* own, const T* others,
+               const T* add, T* y) {
+  sum_parts_kernel<T, kWidth><<<num_blocks(ceil_div(count, kThreads * kWidth)), kThreads, 0, stream>>>(
+      count, parts, rank, own, others, add, y);
+}
+
 }  // namespace
 
 void zero_cuda(const OpContext& c, const Zero& args) {
@@ -71,6 +101,25 @@ void add_cuda(const OpContext& c, const Add& args) {
                   cuda_pointer(c.out<decltype(y_zero)>(args.y)));
       });
     });
+  });
+}
+
+void sum_parts_cuda(const OpContext& c, const SumParts& args) {
+  const int64_t count = c.shape(args.y).numel();
+  const auto parts = static_cast<int>(c.shape(args.others).numel() / count + 1);
+  const auto rank = static_cast<int>(args.rank);
+  with_float(c.dtype(args.y), [&](auto zero) {
+    using T = decltype(zero);
+    constexpr int kWidth = 16 / sizeof(T);
+    const auto *own = cuda_pointer(c.in<T>(args.own)), *others = cuda_pointer(c.in<T>(args.others)),
+               *add = cuda_pointer(in_or_null<T>(c, args.add));
+    auto* y = cuda_pointer(c.out<T>(args.y));
+    const bool aligned = packs(own, count, kWidth, sizeof(T)) && packs(others, count, kWidth, sizeof(T)) &&
+                         packs(add, count, kWidth, sizeof(T)) && packs(y, count, kWidth, sizeof(T));
+    if (aligned)
+      sum_parts<kWidth>(cuda_stream(c), count, parts, rank, own, others, add, y);
+    else
+      sum_parts<1>(cuda_stream(c), count, parts, rank, own, others, add, y);
   });
 }
 

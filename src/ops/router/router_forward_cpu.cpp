@@ -97,7 +97,8 @@ void router_forward_cpu(const OpContext& c, const RouterForward& args) {
     }
     open_groups(config, E, bias != nullptr, s);
     for (int64_t k = 0; k < K; ++k) {
-      chosen[k] = static_cast<int32_t>(take_largest(s.keys.data(), s.open.data(), E));
+      chosen[k] = static_cast<int32_t>(config.force_balance ? (t * K + k) % E
+                                                            : take_largest(s.keys.data(), s.open.data(), E));
       weight[k] = config.softmax_after_topk ? logits[chosen[k]] : row[chosen[k]];
     }
 

@@ -12,7 +12,7 @@ struct Forward {
   float *weights, *probs, *lse;
   int64_t num_tokens;
   int num_experts, top_k, num_groups, num_groups_kept;
-  bool sigmoid, softmax_after_topk, renormalize;
+  bool sigmoid, softmax_after_topk, renormalize, force_balance;
   float scale;
   int stride;  // floats of shared memory per token
 };
@@ -206,7 +206,8 @@ __global__ void __launch_bounds__(kRouterThreads, L::kValues <= 8 ? 4 : 1)
   }
   if (a.num_groups_kept < a.num_groups) close_groups<L>(a, s, lane, values, keys);
   for (int k = 0; k < a.top_k; ++k) {
-    const int expert = take_largest<L>(lane, keys);
+    const int expert =
+        a.force_balance ? static_cast<int>((t * a.top_k + k) % a.num_experts) : take_largest<L>(lane, keys);
     if (lane == 0) s.chosen[k] = expert;
   }
   __syncwarp();
@@ -242,6 +243,7 @@ void router_forward_cuda(const OpContext& c, const RouterForward& args) {
                   .sigmoid = config.score == ScoreFunction::sigmoid,
                   .softmax_after_topk = config.softmax_after_topk,
                   .renormalize = config.renormalize,
+                  .force_balance = config.force_balance,
                   .scale = static_cast<float>(config.weight_scale),
                   .stride = shared_stride(shared_floats(E, config.num_groups, K))};
   const bool packed = packs(a.logits, E, 4, 4) && packs(a.probs, E, 4, 4) && packs(a.bias, E, 4, 4);

@@ -54,6 +54,17 @@ TEST(AtomicFile, ReplacesWhatACrashLeft) {
   EXPECT_EQ(slurp(folder / "a"), "new");
 }
 
+TEST(AtomicFile, UnsyncedIsWholeToOthersAllTheSame) {
+  const TempFolder folder;
+  spit(folder / "a", "old");
+  AtomicFile file(folder / "a");
+  file.write("new");
+  EXPECT_EQ(slurp(folder / "a"), "old");
+  file.commit_unsynced();
+  EXPECT_EQ(slurp(folder / "a"), "new");
+  EXPECT_THAT(list_folder(folder.path()), ElementsAre("a"));
+}
+
 TEST(AtomicFile, MixesSmallAndLargeWrites) {
   const TempFolder folder;
   std::string expected;

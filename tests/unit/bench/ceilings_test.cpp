@@ -86,14 +86,44 @@ TEST(Ceilings, AreNotMeasuredOnAnotherDevice) {
 TEST(BenchStep, ReportsTheRatesThatItsFloorsAreMadeOf) {
   Config config = small_config();
   config.layout.rows_factor = 8;
-  const auto report = nlohmann::json::parse(bench_step(config, 1, true));
+  const auto report = nlohmann::json::parse(bench_step(config, BenchBy::op, 1, true));
   ASSERT_EQ(report["copy"].size(), 5u);
   EXPECT_EQ(report["copy"][0]["bytes"], 256 << 10);
   EXPECT_GT(report["copy"][4]["bytes_per_s"], 0);
   EXPECT_GT(report["floor_s"], 0);
-  const std::string text = bench_step(config, 1, false);
+  const std::string text = bench_step(config, BenchBy::op, 1, false);
   for (const char* set : {"256 KiB", "1 MiB", "4 MiB", "16 MiB", "64 MiB"})
     EXPECT_THAT(text, testing::HasSubstr(set));
+}
+
+TEST(BenchStep, GroupsTheSameTimeByShapeOrByPart) {
+  Config config = small_config();
+  config.layout.n = 2;
+  config.layout.rows_factor = 8;
+  const auto ops = nlohmann::json::parse(bench_step(config, BenchBy::shape, 1, true))["ops"];
+  EXPECT_TRUE(std::any_of(ops.items().begin(), ops.items().end(), [](const auto& line) {
+    return line.key().starts_with("grouped_matmul ") && line.key().find(" x ") != std::string::npos;
+  }));
+  const auto parts = nlohmann::json::parse(bench_step(config, BenchBy::segment, 1, true))["ops"];
+  for (const char* part : {"attention", "dispatch", "experts", "combine", "experts backward", "optimizer"})
+    EXPECT_TRUE(parts.contains(part)) << part;
+}
+
+TEST(BenchComm, MeasuresEachCollectiveAndNeedsTwoRanks) {
+  Config config = small_config();
+  config.layout.n = 2;
+  const auto report = nlohmann::json::parse(bench_comm(config, 256 << 10, true));
+  EXPECT_EQ(report["ranks"], 2);
+  std::set<std::string> names;
+  for (const auto& line : report["collectives"]) {
+    names.insert(line["collective"]);
+    EXPECT_TRUE(line["received_bytes"] == 64 << 10 || line["received_bytes"] == 256 << 10);
+    EXPECT_GT(line["bytes_per_s"], 0);
+  }
+  EXPECT_EQ(names.size(), 4u);
+  EXPECT_EQ(report["collectives"].size(), 8u);
+  config.layout.n = 1;
+  EXPECT_THROW(bench_comm(config, 256 << 10, true), ConfigError);
 }
 
 }  // namespace

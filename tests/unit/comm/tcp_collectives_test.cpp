@@ -138,6 +138,12 @@ Call make_call(uint64_t q, int64_t me, int64_t size) {
       break;
     }
     case 7:
+      if (q % 2) {
+        exchange(elements, elements - count, [=](Communicator& c, uint64_t sequence, Call& x) {
+          return c.exchange_parts(sequence, x.send.data(), x.receive.data(), bytes);
+        });
+        break;
+      }
       exchange(elements, elements, [=](Communicator& c, uint64_t sequence, Call& x) {
         return c.all_to_all(sequence, x.send.data(), x.receive.data(), bytes);
       });
@@ -309,8 +315,8 @@ TEST(TcpMesh, ClosesConnectionsOfStrangersAndGoesOn) {
     class Listening : public ThreadControl {
      public:
       Listening(ThreadWorld& w, int64_t r, std::atomic<int>& p) : ThreadControl(w, r), port_(p) {}
-      std::vector<std::string> all_gather(const std::string& mine) override {
-        const auto all = ThreadControl::all_gather(mine);
+      std::vector<std::string> all_gather_at(const std::string& where, const std::string& mine) override {
+        const auto all = ThreadControl::all_gather_at(where, mine);
         if (port_ == 0) port_ = std::stoi(all[0]);
         return all;
       }
@@ -319,7 +325,6 @@ TEST(TcpMesh, ClosesConnectionsOfStrangersAndGoesOn) {
     const auto mesh =
         std::make_shared<tcp::TcpMesh>(tcp::Job{.control = listening,
                                                 .describe = [&](int64_t r) { return world.describe(r); },
-                                                .timeout = 20,
                                                 .hosts = {"127.0.0.1", "127.0.0.1"},
                                                 .token = 42});
     std::vector<tcp::Socket> strangers;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <numeric>
 
 #include "base/error.h"
@@ -93,8 +95,8 @@ TEST(Loader, AnEpochCountsEachTargetOnceAndResumeChangesNothing) {
     const auto rest = first_tokens(Loader(data, 4, 41, 5).train(range(stop * 4, 40)));
     EXPECT_THAT(rest, ElementsAreArray(run.begin() + stop * 4, run.end()));
   }
-  EXPECT_EQ(loader.epoch_of(9), 0);
-  EXPECT_EQ(loader.epoch_of(10), 1);
+  EXPECT_EQ(loader.origin(9).epoch, 0);
+  EXPECT_EQ(loader.origin(10).epoch, 1);
 }
 
 TEST(Loader, AnySplitOverRanksReadsTheSameSamples) {
@@ -183,6 +185,73 @@ TEST(Loader, RefusesFilesShorterThanASample) {
   data = DataConfig();
   data.train = folder / "empty";
   EXPECT_THAT(config_error(data, 8), HasSubstr("has 0 tokens"));
+}
+
+/// Two sets of 100 and 30 tokens whose ids do not overlap.
+DataConfig blended(const TempFolder& folder, const std::string& weight_a, const std::string& weight_b) {
+  counting_data(folder / "a", 100);
+  std::vector<int32_t> ids(30);
+  std::iota(ids.begin(), ids.end(), 500);
+  write_documents(folder / "b", {ids});
+  DataConfig data;
+  data.train = weight_a + " " + (folder / "a") + ", " + weight_b + " " + (folder / "b");
+  data.valid_fraction = 0;
+  return data;
+}
+
+TEST(Loader, BlendsSetsByWeightAndEachWalksItsOwnEpochs) {
+  const TempFolder folder;
+  const Loader loader(blended(folder, "0.25", "0.75"), 7, 1000, 1);
+  ASSERT_EQ(loader.num_sets(), 2);
+  EXPECT_EQ(loader.num_train_samples(0), 14);
+  EXPECT_EQ(loader.num_train_samples(1), 4);
+  EXPECT_EQ(loader.num_train_samples(), 18);
+  std::vector<std::vector<int64_t>> taken(2);
+  for (int64_t position = 0; position < 4 * 28; ++position) {
+    const Loader::Origin from = loader.origin(position);
+    auto& of_set = taken[static_cast<size_t>(from.set)];
+    EXPECT_EQ(from.epoch, std::ssize(of_set) / loader.num_train_samples(from.set));
+    of_set.push_back(from.sample);
+    const Batch batch = loader.train(std::array{position});
+    EXPECT_EQ(batch.tokens[0], from.set * 500 + from.sample * 7);
+    EXPECT_LE(std::abs(static_cast<double>(taken[0].size()) - 0.25 * static_cast<double>(position + 1)), 1);
+  }
+  ASSERT_EQ(taken[0].size(), 28u);
+  for (size_t set = 0; set < 2; ++set) {
+    const auto count = static_cast<size_t>(loader.num_train_samples(static_cast<int64_t>(set)));
+    for (size_t first = 0; first < taken[set].size(); first += count) {
+      std::vector<int64_t> epoch(taken[set].begin() + static_cast<std::ptrdiff_t>(first),
+                                 taken[set].begin() + static_cast<std::ptrdiff_t>(first + count));
+      std::sort(epoch.begin(), epoch.end());
+      EXPECT_EQ(epoch, range(0, static_cast<int64_t>(count)));
+    }
+  }
+}
+
+TEST(Loader, HoldsOutATailOfEverySetAndMixesThem) {
+  const TempFolder folder;
+  DataConfig data = blended(folder, "1", "1");
+  data.valid_fraction = 0.5;
+  const Loader loader(data, 7, 1000, 1);
+  ASSERT_EQ(loader.num_valid_samples(), 7 + 2);
+  const Batch batch = loader.valid(range(0, 10));
+  std::vector<int32_t> first;
+  for (size_t i = 0; i < 9; ++i) first.push_back(batch.tokens[i * 7]);
+  EXPECT_FALSE(std::is_sorted(first.begin(), first.end()));
+  std::sort(first.begin(), first.end());
+  EXPECT_THAT(first, ElementsAre(50, 57, 64, 71, 78, 85, 92, 515, 522));
+  EXPECT_EQ(batch.num_counted, 9 * 7);  // the row past the end counts nothing
+  EXPECT_EQ(Loader(data, 7, 1000, 2).valid(range(0, 10)).tokens, batch.tokens);
+}
+
+TEST(Loader, NamesTheSetOfABlendThatIsTooShort) {
+  const TempFolder folder;
+  DataConfig data = blended(folder, "0.001", "0.999");
+  EXPECT_THAT(config_error(data, 40), HasSubstr("/b has 30 tokens, fewer than one sample of S + 1 = 41"));
+  write_documents(folder / "b", {});
+  EXPECT_THAT(config_error(data, 8), HasSubstr("/b has 0 tokens"));
+  write_documents(folder / "b", {{}, {}});
+  EXPECT_THAT(config_error(data, 8), HasSubstr("/b has 0 tokens"));
 }
 
 TEST(Loader, RefusesIdsOutsideTheVocabulary) {

@@ -11,7 +11,6 @@
 #include <random>
 
 #include "base/error.h"
-#include "data/prepare.h"
 #include "support/temp_folder.h"
 
 namespace moesaic {
@@ -217,6 +216,30 @@ TEST(TokenFile, NeverCrashesOnRandomDamage) {
   }
 }
 
+TEST(TokenFile, SaysSoWhenItIsCutWhileOpen) {
+  const TempFolder folder;
+  const auto error_of = [](auto&& call) -> std::string {
+    try {
+      call();
+    } catch (const IoError& error) {
+      return error.what();
+    }
+    return "no IoError";
+  };
+  write_documents(folder / "t", DType::u16, {std::vector<int32_t>(100'000, 7), {1}});
+  const TokenFile file(folder / "t");
+  EXPECT_EQ(all_tokens(file).size(), 100'001u);
+  std::filesystem::resize_file(folder / "t.bin", 4);
+  std::vector<int32_t> ids(2);
+  file.read(0, ids, kAnyVocab);
+  EXPECT_THAT(error_of([&] { file.read(1, ids, kAnyVocab); }),
+              HasSubstr("the file, which had 200002 bytes, was cut while in use"));
+  EXPECT_THAT(error_of([&] { file.read(90'000, ids, kAnyVocab); }), HasSubstr("t.bin"));
+  std::filesystem::resize_file(folder / "t.idx", 40);
+  EXPECT_THAT(error_of([&] { file.document_start(1); }), HasSubstr("t.idx"));
+  EXPECT_THAT(error_of([&] { file.document_starts(0, 5); }), HasSubstr("was cut while in use"));
+}
+
 TEST(TokenFileWriter, RefusesIdsThatDoNotFitAndLeavesNothing) {
   const TempFolder folder;
   {
@@ -228,31 +251,26 @@ TEST(TokenFileWriter, RefusesIdsThatDoNotFitAndLeavesNothing) {
   EXPECT_THROW(TokenFileWriter(folder / "t", DType::f32), ConfigError);
 }
 
-TEST(PrepareText, MakesADocumentOfEachFile) {
+TEST(TokenFileWriter, CutsLongDocumentsIntoSequences) {
   const TempFolder folder;
-  spit(folder / "a.txt", "hi\n");
-  spit(folder / "empty.txt", "");
-  spit(folder / "b.txt", std::string(3'000'000, '\xff'));
-  const std::string files[] = {folder / "a.txt", folder / "empty.txt", folder / "b.txt"};
-  const PreparedTokens done = prepare_text(files, folder / "t");
-  EXPECT_EQ(done.num_documents, 3);
-  EXPECT_EQ(done.num_tokens, 3'000'006);
+  {
+    TokenFileWriter writer(folder / "t", DType::u16, 3);
+    writer.append(std::vector<int32_t>{1, 2});
+    writer.append(std::vector<int32_t>{3, 4, 5, 6, 7});
+    writer.end_document();
+    writer.end_document();  // an empty one
+    writer.append(std::vector<int32_t>{8, 9, 10});
+    writer.end_document();
+    writer.finish();
+  }
+  EXPECT_EQ(slurp(folder / "t.idx"), std::string("MMIDIDX\0\0", 9) + raw<uint64_t>({1}) + raw<uint8_t>({8}) +
+                                         raw<uint64_t>({5, 4}) + raw<int32_t>({3, 3, 1, 0, 3}) +
+                                         raw<int64_t>({0, 6, 12, 14, 14}) + raw<int64_t>({0, 3, 4, 5}));
   const TokenFile file(folder / "t");
-  EXPECT_EQ(file.num_documents(), 3);
-  EXPECT_EQ(file.num_tokens(), 3'000'006);
-  const std::vector<int32_t> ids = all_tokens(file);
-  EXPECT_THAT(std::vector<int32_t>(ids.begin(), ids.begin() + 6), ElementsAre('h', 'i', '\n', 257, 257, 255));
-  EXPECT_EQ(std::count(ids.begin() + 5, ids.end() - 1, 255), 3'000'000);
-  EXPECT_EQ(ids.back(), 257);
-}
-
-TEST(PrepareText, WritesNothingWhenAFileIsMissing) {
-  const TempFolder folder;
-  spit(folder / "a.txt", "hi\n");
-  const std::string files[] = {folder / "a.txt", folder / "none.txt"};
-  EXPECT_THROW(prepare_text(files, folder / "t"), IoError);
-  EXPECT_THROW(prepare_text({}, folder / "t"), ConfigError);
-  EXPECT_THAT(list_folder(folder.path()), ElementsAre("a.txt"));
+  EXPECT_THAT(all_tokens(file), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10));
+  EXPECT_EQ(file.document_start(1), 7);
+  EXPECT_EQ(file.document_start(2), 7);
+  EXPECT_EQ(file.document_start(3), 10);
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ constexpr int64_t kLimit = int64_t{1} << 30;
 TEST(ControlFrames, ComeOutAsTheyWentIn) {
   const std::vector<Frame> frames{
       {FrameKind::hello, {1, -2, 3, 4, std::numeric_limits<int64_t>::min(), 6}, {}},
-      {FrameKind::status, {-1}, {"all_gather tokens"}},
-      {FrameKind::text, {7}, {std::string(300'000, '\0')}},
+      {FrameKind::status, {-1, 2, 3}, {"all_gather tokens", ""}},
+      {FrameKind::text, {7}, {"here", std::string(300'000, '\0')}},
       {FrameKind::texts, {7}, {"", "b", std::string("\xff\0x", 3)}},
       {FrameKind::finished, {}, {}},
       {FrameKind::abort, {2}, {"rank 2 failed"}}};
@@ -58,11 +58,12 @@ bool accepts(const std::string& bytes, int64_t limit = kLimit) {
 TEST(ControlFrames, AreRefusedWhenSizesAreWrong) {
   EXPECT_FALSE(accepts("GET / HTTP/1.1\r\nHost: here\r\n\r\n"));
   EXPECT_FALSE(accepts(std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03", 10)));  // TLS
-  const std::string status = encode({FrameKind::status, {1}, {"abc"}});
+  const std::string status = encode({FrameKind::status, {1, 2, 3}, {"abc", "def"}});
   EXPECT_TRUE(accepts(status));
   EXPECT_FALSE(accepts(status, 10));
   for (size_t at = 0; at < status.size() - 3; ++at) {  // the last three bytes are text
-    if (at >= 10 && at < 18) continue;                 // the number
+    if (at >= 10 && at < 34) continue;                 // numbers
+    if (at >= 38 && at < 41) continue;                 // text
     for (const int change : {1, 0x80}) {
       std::string wrong = status;
       wrong[at] = static_cast<char>(wrong[at] ^ change);
@@ -91,16 +92,18 @@ TEST(ControlFrames, AnyBytesAreFramesOrAnError) {
 class Hub {
  public:
   explicit Hub(int64_t size)
-      : hub(size, 10, 4,
+      : hub(size, 4,
             {.one = [this](int64_t rank, const Frame& frame) { sent.emplace_back(rank, frame); },
              .all = [this](const Frame& frame) { sent.emplace_back(-1, frame); }}) {
     hub.begin(0);
   }
-  void status(int64_t rank, int64_t step, const std::string& operation, double now = 0) {
-    hub.on_frame(rank, {FrameKind::status, {step}, {operation}}, now);
+  void status(int64_t rank, int64_t step, const std::string& operation, double now = 0,
+              const std::string& waits_for = "") {
+    hub.on_frame(rank, {FrameKind::status, {step, 0, 10'000}, {operation, waits_for}}, now);
   }
-  void text(int64_t rank, int64_t round, const std::string& text, double now = 0) {
-    hub.on_frame(rank, {FrameKind::text, {round}, {text}}, now);
+  void text(int64_t rank, int64_t round, const std::string& text, double now = 0,
+            const std::string& where = "here") {
+    hub.on_frame(rank, {FrameKind::text, {round}, {where, text}}, now);
   }
   std::string abort_message() const {
     if (sent.empty() || sent.back().second.kind != FrameKind::abort || sent.back().first != -1)
@@ -152,16 +155,25 @@ TEST(ControlHub, NamesASilentRank) {
 
 TEST(ControlHub, NamesThoseWhoDoNotComeToAnAgreement) {
   Hub h(4);
-  h.status(3, 2, "saving");
-  h.text(0, 0, "", 1);
-  h.text(2, 0, "", 5);
-  for (int64_t r = 0; r < 4; ++r) h.status(r, 2, "saving", 10.9);
-  h.hub.tick(10.9);
+  for (double now = 0; now < 10; ++now)
+    for (int64_t r = 0; r < 4; ++r) h.status(r, 2, "saving", now, r % 2 == 0 ? "all ranks to agree" : "");
+  h.hub.tick(9.9);
   EXPECT_TRUE(h.sent.empty());
-  h.hub.tick(11.1);
+  h.hub.tick(10.1);
   EXPECT_EQ(
       h.abort_message(),
-      "0: ranks 1, 3 (step 2, last operation: saving) did not come to an agreement of all ranks within 10 s");
+      "0: ranks 1, 3 (step 2, last operation: saving) stood still for 10 s while others waited: ranks 0, 2 "
+      "(step 2, last operation: saving; waits for all ranks to agree)");
+}
+
+TEST(ControlHub, RanksThatComeToDifferentAgreementsEndTheJob) {
+  Hub h(2);
+  h.status(1, 3, "save checkpoint");
+  h.text(0, 0, "", 1, "trainer.cpp:100");
+  h.text(1, 0, "", 1, "checkpointing.cpp:80");
+  EXPECT_EQ(h.abort_message(),
+            "0: rank 1 (step 3, last operation: save checkpoint) came to the agreement of all ranks at "
+            "checkpointing.cpp:80 where rank 0 (last operation: start) came to the one at trainer.cpp:100");
 }
 
 TEST(ControlHub, TheFirstAbortWins) {

@@ -155,7 +155,8 @@ TEST(TcpControl, HostAgreementNamesWhoDidNotCome) {
       },
       1);
   EXPECT_THAT(thrown,
-              Each("rank 1 (last operation: saving) did not come to an agreement of all ranks within 1 s"));
+              Each("rank 1 (last operation: saving) stood still for 1 s while others waited: ranks 0, 2 "
+                   "(last operation: saving; waits for all ranks to come to an agreement)"));
 }
 
 TEST(TcpControl, DescribesOtherRanks) {
@@ -277,7 +278,7 @@ TEST(TcpControl, StrangersDoNotDisturb) {
     if (control.rank() == 1) {
       const std::string texts[] = {"GET / HTTP/1.1\r\n\r\n", std::string(100'000, '\0'), "",
                                    encode({FrameKind::abort, {0}, {"stop it"}}),
-                                   encode({FrameKind::text, {0}, {"mine"}})};
+                                   encode({FrameKind::text, {0}, {"here", "mine"}})};
       for (const std::string& text : texts) {
         strangers.push_back(tcp::start_connect({"127.0.0.1", port}));
         tcp::wait_for(strangers.back(), true, 5);

@@ -69,6 +69,34 @@ TEST(Elementwise, AddRoundsOnceForAnyTypesAndInPlace) {
         }
 }
 
+TEST(Elementwise, SumPartsAddsInOrderAndRoundsOnce) {
+  constexpr int64_t kParts = 3;
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const bool with_add : {false, true})
+      for (int64_t rank = 0; rank < kParts; ++rank) {
+        const auto values = as_bf16(randn(kParts * kLong, 1)), add = as_bf16(randn(kLong, 2));
+        std::vector<float> own, others, sum(kLong);
+        for (int64_t p = 0; p < kParts; ++p)
+          for (int64_t i = 0; i < kLong; ++i) {
+            const float x = values[static_cast<size_t>(p * kLong + i)];
+            (p == rank ? own : others).push_back(x);
+            sum[static_cast<size_t>(i)] += x;
+          }
+        for (size_t i = 0; with_add && i < sum.size(); ++i) sum[i] += add[i];
+        OpRunner r(2);
+        ops::SumParts args{.rank = rank};
+        args.own = r.tensor("own", {kLong}, own, type);
+        args.others = r.tensor("others", {kParts - 1, kLong}, others, type);
+        if (with_add) args.add = r.tensor("add", {kLong}, add, type);
+        args.y = r.tensor("y", {kLong}, {}, type);
+        ops::sum_parts(r.program(), Stream::compute, args);
+        r.run();
+        EXPECT_EQ(r.get(args.y), type == DType::bf16 ? as_bf16(sum) : sum) << rank;
+        EXPECT_EQ(r.program().nodes()[0].cost.bytes,
+                  static_cast<double>(kLong * size_of(type) * (kParts + 1 + with_add)));
+      }
+}
+
 TEST(Elementwise, CostIsEachTensorOnce) {
   OpRunner r;
   const Handle a = r.tensor("a", {4, 6}), b = r.tensor("b", {4, 6}, {}, DType::bf16),

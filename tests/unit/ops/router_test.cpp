@@ -124,6 +124,14 @@ TEST(RouterForward, TiesGoToTheLowerExpert) {
   EXPECT_THAT(got.indices, ElementsAre(1, 2, 4));
 }
 
+TEST(RouterForward, ForcedBalanceTakesExpertsInTurnAndWeighsThemByTheirScores) {
+  RouterConfig config{.renormalize = false, .force_balance = true};
+  const Routed got = route(config, 3, 2, {9, 0, 0, 0, 9, 0, 1, 2, 3});
+  EXPECT_THAT(got.indices, ElementsAre(0, 1, 2, 0, 1, 2));
+  for (size_t i = 0; i < 6; ++i)
+    EXPECT_FLOAT_EQ(got.weights[i], got.probs[i / 2 * 3 + static_cast<size_t>(got.indices[i])]);
+}
+
 TEST(RouterForward, TheBiasChoosesButDoesNotWeigh) {
   RouterConfig config;
   config.renormalize = false;

@@ -21,15 +21,17 @@ StepMetrics example() {
   m.dropped = {0, 1};
   m.counted_tokens = 1024;
   m.seconds = 0.5;
+  m.data_wait_s = 0.25;
   return m;
 }
 
 TEST(Metrics, LineHoldsEveryFieldInTheDocumentedOrder) {
-  EXPECT_EQ(to_json_line(example()),
-            R"({"step":7,"loss":2.5,"aux_loss":0.0625,"z_loss":0.0,"grad_norm":1.25,"lr":0.003,)"
-            R"("tokens_per_s":12000.0,"counted_tokens":1024,"seconds":0.5,"skipped":false,)"
-            R"("memory_bytes":{"parameters":4096,"activations":5000000000},)"
-            R"("expert_load":[[3,1],[2,2]],"dropped":[0,1]})");
+  EXPECT_EQ(
+      to_json_line(example()),
+      R"({"step":7,"loss":2.5,"aux_loss":0.0625,"z_loss":0.0,"grad_norm":1.25,"lr":0.003,)"
+      R"("tokens_per_s":12000.0,"counted_tokens":1024,"seconds":0.5,"data_wait_s":0.25,"skipped":false,)"
+      R"("memory_bytes":{"parameters":4096,"activations":5000000000},)"
+      R"("expert_load":[[3,1],[2,2]],"dropped":[0,1]})");
 }
 
 TEST(Metrics, OptionalFieldsAppearOnlyWhenKnown) {

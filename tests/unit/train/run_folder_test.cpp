@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "config/counts.h"
 #include "config/parse.h"
 #include "config/print.h"
 #include "support/thrown.h"
@@ -48,6 +49,71 @@ TEST(RunFolder, HasTheTraceOfAChosenStepFromAllRanksAndStreams) {
     for (const char* stream : {"compute", "comm", "copy", "reduce"})
       EXPECT_GT(by_stream.at(stream), 0) << stream;
   }
+}
+
+TEST(RunFolder, SaysWhatTheRunIsInNumbersWithEveryRanksMemory) {
+  const TrainRun run;
+  Config c = run.config("a");
+  c.layout.n = c.layout.dp = 2;
+  c.train.steps = 1;
+  run.train(c);
+  const RunInfo info = read_run_info(run.folder() / "runs/a/run.json");
+  const ModelCounts counts = count_model(c.model);
+  EXPECT_EQ(info.model, c.model.name);
+  EXPECT_EQ(info.parameters, counts.total);
+  EXPECT_EQ(info.active_parameters, counts.active);
+  EXPECT_EQ(info.tokens_per_step, c.train.global_batch * c.train.seq_len);
+  EXPECT_EQ(info.ranks, 4);
+  EXPECT_EQ(info.e, 2);
+  EXPECT_NE(info.dispatch, "auto");
+  EXPECT_FALSE(info.peak_flops) << "none is known for a CPU";
+  ASSERT_EQ(info.memory.size(), 4u);
+  std::map<std::string, int64_t> rank_0;
+  for (const auto& [purpose, bytes] : info.memory[0]) rank_0[purpose] = bytes;
+  EXPECT_EQ(rank_0, (run.metrics("a").back()["memory_bytes"].get<std::map<std::string, int64_t>>()));
+  for (const auto& rank : info.memory) EXPECT_GT(rank.front().second, 0);
+}
+
+TEST(RunFolder, ShowsItsMemoryAgainWhenRowsGrow) {
+  const TrainRun run;
+  Config c = run.config("a");
+  c.layout.n = 2;
+  c.layout.rows_factor = 1;
+  run.train(c);
+  ASSERT_FALSE(run.events("a", "repeat").empty()) << "this run should pass its bound on rows";
+  const RunInfo info = read_run_info(run.folder() / "runs/a/run.json");
+  std::map<std::string, int64_t> rank_0;
+  for (const auto& [purpose, bytes] : info.memory.at(0)) rank_0[purpose] = bytes;
+  EXPECT_EQ(rank_0, (run.metrics("a").back()["memory_bytes"].get<std::map<std::string, int64_t>>()));
+}
+
+TEST(RunFolder, OffersTheNewestStepToPrometheusWhereAsked) {
+  const TrainRun run;
+  Config c = run.config("a");
+  c.run.prometheus = run.folder() / "a.prom";
+  run.train(c);
+  const std::string text = slurp(c.run.prometheus);
+  EXPECT_THAT(text, HasSubstr("\nmoesaic_step{run=\"a\"} 5\n"));
+  EXPECT_THAT(text, HasSubstr(fmt::format("\nmoesaic_loss{{run=\"a\"}} {}\n",
+                                          run.metrics("a").back()["loss"].get<double>())));
+  c = run.config("b");
+  c.run.prometheus = run.folder() / "none/a.prom";
+  EXPECT_THAT(message_of<IoError>([&] { run.train(c); }), HasSubstr("none/a.prom"));
+}
+
+TEST(RunLog, GoesOnWithoutPrometheusWhenItsFileCannotBeWritten) {
+  const TrainRun run;
+  Config c = run.config("a");
+  make_folders(run.folder() / "shown");
+  c.run.prometheus = run.folder() / "shown/a.prom";
+  RunLog log(c, 0, false, run.null());
+  remove_tree(run.folder() / "shown");
+  for (int64_t step = 0; step < 2; ++step) {
+    StepMetrics metrics;
+    metrics.step = step;
+    log.step(metrics, {});
+  }
+  EXPECT_EQ(run.metrics("a").size(), 2u);
 }
 
 TEST(RunFolder, OfAnEarlierRunIsNotWrittenOver) {

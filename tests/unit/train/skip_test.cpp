@@ -7,6 +7,7 @@
 #include "checkpoint/digest.h"
 #include "support/thrown.h"
 #include "support/train_run.h"
+#include "train/saver.h"
 
 namespace moesaic {
 namespace {
@@ -117,8 +118,10 @@ std::string poisoned_start(const TrainRun& run, const Config& c) {
     Session session(c, rank);
     session.initialize();
     poke(session, "layers.1.attention.o", 0, kNan);
-    const std::string mine = save_checkpoint(session, run.folder() / "start", {}, 1);
-    if (rank.rank == 0) path = mine;
+    Saver saver(session, run.folder() / "start", 1, 60);
+    saver.start({});
+    const auto saved = saver.finish();
+    if (rank.rank == 0) path = saved->path;
   });
   return path;
 }
