@@ -39,7 +39,7 @@ END
 
 # Help and wrong usage.
 for command in "" train eval generate data "data prepare" "data show" inspect "inspect model" "inspect memory" \
-  "inspect program" "inspect keys" report bench "bench step"; do
+  "inspect program" "inspect keys" report bench "bench step" convert; do
   # shellcheck disable=SC2086
   expect 0 "Usage: moesaic" $command --help
 done
@@ -118,6 +118,24 @@ expect 1 "runs/b is not the folder of a run" report runs/b
 expect 2 "runs is required" report
 expect 2 "weeks not in {step,tokens,hours}" report runs/a --x weeks
 expect 0 "line" generate runs/a --prompt line --tokens 5
+
+# To Hugging Face and back, and a run that starts from it.
+expect 2 "not in {auto,hf,moesaic}" convert runs/a hf --to torch
+expect 1 "runs/b is neither a checkpoint nor a run folder" convert runs/b hf
+expect 0 "no tokenizer files were found" convert runs/a hf
+expect 1 "hf is there already" convert runs/a hf
+[[ -s hf/config.json && -s hf/model.safetensors ]] || { echo "FAILED: nothing in hf"; failures=$((failures + 1)); }
+expect 1 "--vocab 100 is less than the 259 rows" convert hf back --vocab 100
+expect 1 "--like is for the way to Hugging Face" convert hf back --like hf
+expect 0 "259 there" convert hf back --vocab 320
+expect 0 "held-out loss" eval back --set data.train=data/text --set train.seq_len=32 --sequences 3
+expect 0 "2 steps in" train back/run.toml --set data.train=data/text --set train.seq_len=32 --set train.steps=2 --set run.name=e
+expect 1 "a run cannot be resumed from it" train back/run.toml --set data.train=data/text --set train.seq_len=32 \
+  --set run.name=f --resume back
+expect 0 "320 here, 259 there" convert runs/e again --dtype bf16
+sed -i 's/"silu"/"gelu"/' hf/config.json
+expect 1 'hf/config.json: hidden_act = "gelu": only silu is supported' convert hf other
+
 printf x | dd of=runs/a/checkpoints/step_00000006/rank_00001.safetensors bs=1 seek=50000 conv=notrunc 2>/dev/null
 expect 1 "do not match their digest" eval runs/a/checkpoints/step_00000006
 expect 0 "passing over a checkpoint: runs/a/checkpoints/step_00000006" train run.toml --resume --set train.steps=5

@@ -96,7 +96,9 @@ void InputFile::read(int64_t offset, std::span<std::byte> to, std::string_view w
   for (size_t done = 0; done < to.size();) {
     const int64_t at = offset + static_cast<int64_t>(done);
     const size_t got = read_some(files_, file_, to.data() + done, to.size() - done, at, path_);
-    if (got == 0) fail_outside(path_, what, offset, count, at);  // shortened since it was opened
+    require<IoError>(got > 0,
+                     "{}: {} needs {} bytes at {}, but the file, which had {} bytes, was cut while in use",
+                     path_, what, count, offset, size_);
     done += got;
   }
 }

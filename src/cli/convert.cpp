@@ -81,17 +81,16 @@ void run(const Options& options) {
 }  // namespace
 
 void add_convert(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("convert",
-                         "Models of Hugging Face to Moesaic and back: Mixtral, Qwen3-MoE, DeepSeekMoE.\n"
-                         "FROM a folder with config.json and safetensors: TO becomes a run folder that holds "
-                         "the weights, a run.toml\n"
-                         "to go on from, and the tokenizer. FROM a run folder or a checkpoint: TO becomes a "
-                         "folder that transformers\n"
-                         "loads. TO must not exist.");
+  CLI::App* command = app.add_subcommand(
+      "convert",
+      "Models of Hugging Face to Moesaic and back: Mixtral, Qwen3-MoE, DeepSeekMoE, Phi-3.5-MoE.\n"
+      "FROM a folder with config.json and safetensors: TO becomes a run folder with the weights, a\n"
+      "run.toml to go on from, and the tokenizer.\n"
+      "FROM a run folder or a checkpoint: TO becomes a folder that transformers loads.\n"
+      "TO must not exist. docs/hugging_face.md tells more.");
   auto options = std::make_shared<Options>();
   command->add_option("from", options->from, "what to convert")->required()->type_name("FROM");
-  command->add_option("to", options->to, "folder to make")->required()->type_name("TO");
+  command->add_option("target", options->to, "folder to make")->required()->type_name("TO");
   command->add_option("--to", options->direction, "the target's kind; auto: the other one than FROM's")
       ->check(CLI::IsMember({"auto", "hf", "moesaic"}))
       ->capture_default_str();
@@ -107,10 +106,9 @@ void add_convert(CLI::App& app) {
       ->check(CLI::Range(0.001, 1000.0))
       ->capture_default_str();
   command
-      ->add_option(
-          "--like", options->like,
-          "to Hugging Face: folder whose tokenizer files and other keys of config.json are taken; found by\n"
-          "itself where the run came from Hugging Face")
+      ->add_option("--like", options->like,
+                   "to Hugging Face: folder to take tokenizer files and other keys of config.json from;\n"
+                   "found by itself where the run came from Hugging Face")
       ->type_name("FOLDER");
   command->footer(
       "  moesaic convert Qwen3-30B-A3B build/qwen3            from Hugging Face: build/qwen3/run.toml\n"

@@ -14,7 +14,7 @@ enum class ExpertStrategy { ep, tp };
 enum class Dispatch { automatic, a2a, ag_rs };  // TOML: "auto", "a2a", "ag_rs"
 enum class Rebuild { none, selective, full };
 enum class OverflowPolicy { repeat, drop, stop };
-enum class ScoreFunction { softmax, sigmoid };
+enum class ScoreFunction { softmax, sigmoid, sparsemixer };
 enum class BalanceScope { sequence, micro_batch, global };
 enum class OptimizerKind { adamw, sgd };
 enum class DecaySchedule { constant, cosine, wsd };
@@ -33,7 +33,17 @@ struct RouterConfig {
   int64_t num_groups_kept = 1;  // ... and only the best of them may be chosen from
   bool selection_bias = false;  // a bias per expert, added for selection only and moved to balance load
   double bias_rate = 1e-3;      // step of that bias per optimizer step
-  bool force_balance = false;   // experts are chosen in turn, whatever their scores: for benchmarks
+  double sparsemixer_eps =
+      0.01;  // sparsemixer: logits further than twice this below the best, relative, are left out
+  bool force_balance = false;  // experts are chosen in turn, whatever their scores: for benchmarks
+};
+
+/// LongRoPE (Ding et al., arXiv 2402.13753): each pair of a head has a factor that divides its rotary frequency, and cosines
+/// and sines are multiplied by a scale; sequences up to a length have one set, longer ones another.
+struct LongRopeConfig {
+  int64_t original_len = 0;  // tokens up to which the short set holds, by train.seq_len; 0 = plain RoPE
+  std::vector<double> short_factors{}, long_factors{};  // [A / 2]
+  double short_scale = 1.0, long_scale = 1.0;
 };
 
 /// The shape of a model. Letters as in docs/glossary.md.
@@ -53,8 +63,12 @@ struct ModelConfig {
   int64_t dense_ffn = 0;         // width of those
   bool tied_embedding = false;   // head = embedding
   bool qk_norm = false;          // RMSNorm over A on q and k, before RoPE
+  bool layer_norm = false;       // LayerNorm with gain and bias in place of every other RMSNorm
+  bool attention_bias = false;   // biases on q, k, v and the output projection
+  bool head_bias = false;        // a bias on the logits
   double norm_eps = 1e-5;
   double rope_theta = 10000.0;
+  LongRopeConfig long_rope{};
   double init_std = 0.02;  // normal; projections into the residual are scaled by 1/sqrt(2 L)
   double embedding_std =
       0;  // of the embedding; 0 = init_std. At 1 (torchtitan's) a token's own part rules the first residuals,

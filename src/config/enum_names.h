@@ -38,7 +38,7 @@ struct EnumNames<OverflowPolicy> {
 };
 template <>
 struct EnumNames<ScoreFunction> {
-  static constexpr std::array<std::string_view, 2> value{"softmax", "sigmoid"};
+  static constexpr std::array<std::string_view, 3> value{"softmax", "sigmoid", "sparsemixer"};
 };
 template <>
 struct EnumNames<BalanceScope> {

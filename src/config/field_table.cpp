@@ -62,12 +62,25 @@ void add_model(Table& t, ModelConfig& m) {
   t.add("model.dense_ffn", m.dense_ffn, "width of the dense layers' FFN", whole(0, kMaxWidth));
   t.add("model.tied_embedding", m.tied_embedding, "the head is the embedding");
   t.add("model.qk_norm", m.qk_norm, "RMSNorm over A on q and k, before RoPE");
-  t.add("model.norm_eps", m.norm_eps, "added to the mean square in every RMSNorm", more_than(0));
+  t.add("model.layer_norm", m.layer_norm, "LayerNorm with gain and bias instead of RMSNorm");
+  t.add("model.attention_bias", m.attention_bias, "biases on q, k, v and the output projection");
+  t.add("model.head_bias", m.head_bias, "a bias on the logits");
+  t.add("model.norm_eps", m.norm_eps, "added to the mean square (variance) in every norm", more_than(0));
   t.add("model.rope_theta", m.rope_theta, "base of the rotary frequencies", more_than(0));
   t.add("model.init_std", m.init_std,
         "standard deviation of initial weights; projections into the residual: divided by sqrt(2 L)",
         at_least(0));
   t.add("model.embedding_std", m.embedding_std, "the same of the embedding; 0 = init_std", at_least(0));
+  LongRopeConfig& l = m.long_rope;
+  t.add("model.long_rope.original_len", l.original_len,
+        "LongRoPE: tokens up to which the short set holds, by train.seq_len; 0 = plain RoPE",
+        whole(0, kMaxTokens));
+  t.add("model.long_rope.short_factors", l.short_factors,
+        "A/2 numbers that divide the rotary frequencies of sequences up to that length", more_than(0));
+  t.add("model.long_rope.long_factors", l.long_factors, "the same for longer sequences", more_than(0));
+  t.add("model.long_rope.short_scale", l.short_scale, "factor on the cosines and sines of the short set",
+        more_than(0));
+  t.add("model.long_rope.long_scale", l.long_scale, "the same for longer sequences", more_than(0));
   RouterConfig& r = m.router;
   t.add("model.router.score", r.score, "what turns router logits into weights");
   t.add("model.router.softmax_after_topk", r.softmax_after_topk,
@@ -81,6 +94,8 @@ void add_model(Table& t, ModelConfig& m) {
         whole(1, kMaxCount));
   t.add("model.router.selection_bias", r.selection_bias,
         "bias per expert, for selection only, moved to balance load");
+  t.add("model.router.sparsemixer_eps", r.sparsemixer_eps,
+        "sparsemixer: logits further than twice this below the best, relative, are left out", at_least(0));
   t.add("model.router.bias_rate", r.bias_rate, "step of that bias per optimizer step", at_least(0));
   t.add("model.router.force_balance", r.force_balance,
         "choose experts in turn, whatever their scores: for benchmarks");

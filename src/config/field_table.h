@@ -24,8 +24,8 @@ struct EnumRef {
   std::span<const std::string_view> names;
 };
 
-using FieldValue =
-    std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, std::vector<int64_t>*, EnumRef>;
+using FieldValue = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, std::vector<int64_t>*,
+                                std::vector<double>*, EnumRef>;
 
 /// The numbers that a field accepts; of a list, each element. Infinity and NaN are never accepted.
 struct Range {

@@ -66,6 +66,11 @@ std::string value_text(const Field& field) {
           [](const double* value) { return float_text(*value); },
           [](const std::string* value) { return toml_string(*value); },
           [](const std::vector<int64_t>* value) { return fmt::format("[{}]", fmt::join(*value, ", ")); },
+          [](const std::vector<double>* value) {
+            std::string text;
+            for (const double element : *value) text += (text.empty() ? "" : ", ") + float_text(element);
+            return "[" + text + "]";
+          },
           [](const EnumRef& value) { return toml_string(value.names[value.get(value.object)]); }},
       field.value);
 }
@@ -78,6 +83,7 @@ std::string type_text(const Field& field) {
                 [](const double*) { return std::string("a number"); },
                 [](const std::string*) { return std::string("a string"); },
                 [](const std::vector<int64_t>*) { return std::string("an array of integers"); },
+                [](const std::vector<double>*) { return std::string("an array of numbers"); },
                 [](const EnumRef& value) { return fmt::format("one of {}", fmt::join(value.names, ", ")); }},
       field.value);
 }
@@ -88,6 +94,11 @@ std::optional<std::string> range_problem(const Field& field) {
     if (!std::isfinite(static_cast<double>(value))) return fmt::format("must be finite, but is {}", value);
     return fmt::format("must be {}, but is {}", describe(field.range), value);
   };
+  const auto first_problem = [&](const auto& values) -> std::optional<std::string> {
+    for (const auto value : values)
+      if (auto found = problem(value)) return "each element " + *found;
+    return std::nullopt;
+  };
   return std::visit(Overloads{[&](int64_t* value) { return problem(*value); },
                               [&](double* value) { return problem(*value); },
                               [&](uint64_t* value) -> std::optional<std::string> {
@@ -97,12 +108,8 @@ std::optional<std::string> range_problem(const Field& field) {
                                 return fmt::format("must be at most {}, but is {}",
                                                    std::numeric_limits<int64_t>::max(), *value);
                               },
-                              [&](std::vector<int64_t>* values) -> std::optional<std::string> {
-                                for (const int64_t value : *values) {
-                                  if (auto found = problem(value)) return "each element " + *found;
-                                }
-                                return std::nullopt;
-                              },
+                              [&](std::vector<int64_t>* values) { return first_problem(*values); },
+                              [&](std::vector<double>* values) { return first_problem(*values); },
                               [](bool*) -> std::optional<std::string> { return std::nullopt; },
                               [](std::string*) -> std::optional<std::string> { return std::nullopt; },
                               [](const EnumRef&) -> std::optional<std::string> { return std::nullopt; }},

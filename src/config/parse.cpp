@@ -93,6 +93,18 @@ struct Assign {
     *to = std::move(values);
     return true;
   }
+  bool operator()(std::vector<double>* to) const {
+    const toml::array* array = node.as_array();
+    if (!array) return false;
+    std::vector<double> values;
+    for (const toml::node& element : *array) {
+      const auto value = element.value<double>();  // a whole number may stand for a real one
+      if (!value || !element.is_number()) return false;
+      values.push_back(*value);
+    }
+    *to = std::move(values);
+    return true;
+  }
   bool operator()(const EnumRef& to) const {
     const auto name = node.value_exact<std::string_view>();
     const auto found = name ? std::find(to.names.begin(), to.names.end(), *name) : to.names.end();

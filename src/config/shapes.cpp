@@ -96,7 +96,8 @@ ModelConfig hunyuan_large() {
           .router = kPlainSoftmax};
 }
 
-// Its LayerNorm, biases and SparseMixer router are left out: RMSNorm and a plain softmax take their places.
+// Its LayerNorm, biases, SparseMixer router and LongRoPE are left out, so that it runs on a GPU: RMSNorm, a plain softmax and
+// plain RoPE take their places. An imported one (moesaic convert) has them.
 ModelConfig phi_35_moe() {
   return {.num_layers = 32,
           .hidden = 4096,

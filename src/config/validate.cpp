@@ -34,9 +34,25 @@ void check_router(const ModelConfig& m) {
       "model.top_k = {} is more than the {} experts of the model.router.num_groups_kept = {} groups "
       "that a token may choose from",
       m.top_k, allowed, r.num_groups_kept);
+  if (r.score == ScoreFunction::sparsemixer)
+    require<ConfigError>(
+        m.top_k == 2 && !r.renormalize && r.num_groups == 1 && !r.selection_bias && !r.force_balance,
+        "model.router.score = sparsemixer needs model.top_k = 2, renormalize = false, num_groups = 1, "
+        "selection_bias = false and force_balance = false, found {}, {}, {}, {} and {}",
+        m.top_k, r.renormalize, r.num_groups, r.selection_bias, r.force_balance);
   require<ConfigError>(!r.softmax_after_topk || r.score == ScoreFunction::softmax,
                        "model.router.softmax_after_topk = true needs model.router.score = softmax, found {}",
                        name_of(r.score));
+}
+
+void check_long_rope(const ModelConfig& m) {
+  const LongRopeConfig& l = m.long_rope;
+  const auto expected = static_cast<size_t>(l.original_len > 0 ? m.head_dim / 2 : 0);
+  require<ConfigError>(
+      l.short_factors.size() == expected && l.long_factors.size() == expected,
+      "model.long_rope.short_factors and long_factors have {} and {} numbers, expected {} with "
+      "model.head_dim = {} and model.long_rope.original_len = {}",
+      l.short_factors.size(), l.long_factors.size(), expected, m.head_dim, l.original_len);
 }
 
 void check_model(const ModelConfig& m) {
@@ -54,6 +70,7 @@ void check_model(const ModelConfig& m) {
                        "model.num_dense_layers = {} and model.dense_ffn = {}: set both or neither",
                        m.num_dense_layers, m.dense_ffn);
   check_router(m);
+  check_long_rope(m);
   const double experts = static_cast<double>(m.num_experts) * static_cast<double>(m.expert_ffn) +
                          static_cast<double>(m.shared_ffn + m.dense_ffn);
   const double heads = static_cast<double>(m.head_dim) * static_cast<double>(m.num_heads);
@@ -94,6 +111,14 @@ void check_built(const LayoutConfig& l, const RunConfig& r) {
 
 /// What the kernels' tables and registers hold.
 void check_gpu(const ModelConfig& m) {
+  const auto require_absent = [](bool used, const char* key) {
+    require<ConfigError>(!used, "{} is not built for run.device = cuda yet; use run.device = cpu", key);
+  };
+  require_absent(m.layer_norm, "model.layer_norm = true");
+  require_absent(m.attention_bias, "model.attention_bias = true");
+  require_absent(m.head_bias, "model.head_bias = true");
+  require_absent(m.long_rope.original_len > 0, "model.long_rope");
+  require_absent(m.router.score == ScoreFunction::sparsemixer, "model.router.score = sparsemixer");
   constexpr int64_t kMostExperts = 1024, kMostHeadDim = 512;
   require<ConfigError>(m.num_experts <= kMostExperts,
                        "model.num_experts = {} is more than run.device = cuda can route to, {}",

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/input.h"
+#include "base/input_stream.h"
 
 namespace moesaic {
 

@@ -8,7 +8,6 @@
 
 #include "base/dtype.h"
 #include "base/file.h"
-#include "base/input.h"
 
 namespace moesaic {
 

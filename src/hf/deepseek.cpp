@@ -7,7 +7,9 @@
 namespace moesaic {
 
 ModelConfig read_deepseek(const HfConfig& c) {
-  ModelConfig m = read_common(c, 1e4);
+  refuse_biases_and_jitter(c);
+  ModelConfig m = read_common(c);
+  m.rope_theta = c.rope_theta(1e4);
   m.expert_ffn = c.whole("moe_intermediate_size");
   m.num_experts = c.whole("n_routed_experts");
   const int64_t shared = c.whole("n_shared_experts", 0);
@@ -36,7 +38,7 @@ std::string deepseek_problem(const ModelConfig& m) {
   if (m.shared_ffn % m.expert_ffn != 0)
     return "model.shared_ffn must be a multiple of model.expert_ffn (whole shared experts)";
   if (m.top_k == 1 && normalizes(m.router)) return "model.router.renormalize must be false where K = 1";
-  return common_problem(m);
+  return plain_problem(m);
 }
 
 void write_deepseek(const ModelConfig& m, nlohmann::json& config) {

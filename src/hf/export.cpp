@@ -87,7 +87,7 @@ json like_config(const Family& family, const std::string& folder, Converted& don
   const std::string path = folder + "/" + kHfConfigName;
   if (folder.empty() || !path_exists(path)) return {};
   const HfConfig like = HfConfig::read(path);
-  if (like.text("model_type", "") == family.model_type) return like.json();
+  if (like.text("model_type", "") == family.model_type) return like.object();
   done.notes.push_back(
       fmt::format("{} is of another family and was not used: this model is a {}", path, family.model_type));
   return {};

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kProjections{"gate_proj", "up_proj", "down_proj"};
 
-constexpr std::array<Family, 3> kFamilies{Family{"mixtral",
+constexpr std::array<Family, 4> kFamilies{Family{"mixtral",
                                                  "MixtralForCausalLM",
                                                  "block_sparse_moe",
                                                  {"w1", "w3", "w2"},
@@ -21,7 +21,14 @@ constexpr std::array<Family, 3> kFamilies{Family{"mixtral",
                                           Family{"qwen3_moe", "Qwen3MoeForCausalLM", "mlp", kProjections,
                                                  read_qwen3_moe, qwen3_moe_problem, write_qwen3_moe},
                                           Family{"deepseek", "DeepseekForCausalLM", "mlp", kProjections,
-                                                 read_deepseek, deepseek_problem, write_deepseek}};
+                                                 read_deepseek, deepseek_problem, write_deepseek},
+                                          Family{"phimoe",
+                                                 "PhimoeForCausalLM",
+                                                 "block_sparse_moe",
+                                                 {"w1", "w3", "w2"},
+                                                 read_phimoe,
+                                                 phimoe_problem,
+                                                 write_phimoe}};
 
 std::string known_families() {
   std::string names;
@@ -48,7 +55,7 @@ const Family& family_of(const HfConfig& config) {
   const std::string type = config.text("model_type", "");
   for (const Family& family : kFamilies) {
     if (family.model_type != type) continue;
-    const auto& json = config.json();
+    const auto& json = config.object();
     if (config.has("architectures") && json["architectures"] != nlohmann::json{family.architecture})
       config.refuse("architectures", fmt::format("expected [\"{}\"]", family.architecture));
     return family;
@@ -89,6 +96,11 @@ nlohmann::json write_model(const Family& family, const ModelConfig& model, const
 }
 
 std::string their_name(const Family& family, std::string_view ours) {
+  constexpr std::string_view kBias = "_bias";
+  if (ours.ends_with(kBias)) {
+    const std::string weight = their_name(family, ours.substr(0, ours.size() - kBias.size()));
+    return weight.substr(0, weight.rfind('.')) + ".bias";
+  }
   if (ours == "embedding") return "model.embed_tokens.weight";
   if (ours == "final_norm") return "model.norm.weight";
   if (ours == "head") return "lm_head.weight";

@@ -12,7 +12,7 @@
 //   shared.{w1,w3,w2}             <moe>.shared_experts.{gate,up,down}
 //   dense.{w1,w3,w2}              <moe>.{gate,up,down}
 //
-// each followed by ".weight". Matrices are [out, in] on both sides and rotary pairs are (i, i + A/2) on both, so no tensor
+// each followed by ".weight", and where ours ends in "_bias" by ".bias". Matrices are [out, in] on both sides and rotary pairs are (i, i + A/2) on both, so no tensor
 // is transposed or permuted.
 #include <array>
 #include <span>

@@ -10,16 +10,13 @@ void refuse_what_is_not_built(const HfConfig& c) {
     c.refuse("quantization_config", "quantized weights are not supported; convert the original ones");
   const std::string act = c.text("hidden_act", "silu");
   if (act != "silu" && act != "swish") c.refuse("hidden_act", "only silu is supported");
-  c.must_be("attention_bias", false, "biases are not supported");
-  c.must_be("mlp_bias", false, "biases are not supported");
-  c.must_be("lm_head_bias", false, "biases are not supported");
+  c.must_be("mlp_bias", false, "biases of the experts are not supported");
   c.must_be("partial_rotary_factor", 1.0, "rotary positions turn whole heads here");
   // Noise that transformers adds in training only; a config that asks for it gets a plain model elsewhere too.
   c.must_be("attention_dropout", 0.0, "dropout is not supported; set it to 0 to train without");
-  c.must_be("router_jitter_noise", 0.0, "jitter of the router's input is not supported; set it to 0");
   c.understand("layer_types");
   if (c.has("layer_types"))
-    for (const auto& type : c.json()["layer_types"])
+    for (const auto& type : c.object()["layer_types"])
       if (type != "full_attention") c.refuse("layer_types", "only full_attention is supported");
 }
 
@@ -34,7 +31,13 @@ void refuse_window(const HfConfig& c) {
 
 }  // namespace
 
-ModelConfig read_common(const HfConfig& c, double default_rope_theta) {
+void refuse_biases_and_jitter(const HfConfig& c) {
+  c.must_be("attention_bias", false, "biases are not supported in this family");
+  c.must_be("lm_head_bias", false, "biases are not supported in this family");
+  c.must_be("router_jitter_noise", 0.0, "jitter of the router's input is not supported; set it to 0");
+}
+
+ModelConfig read_common(const HfConfig& c) {
   refuse_what_is_not_built(c);
   refuse_window(c);
   ModelConfig m;
@@ -49,7 +52,6 @@ ModelConfig read_common(const HfConfig& c, double default_rope_theta) {
   m.vocab = c.whole("vocab_size");
   m.top_k = c.whole("num_experts_per_tok");
   m.norm_eps = c.number("rms_norm_eps");
-  m.rope_theta = c.rope_theta(default_rope_theta);
   m.init_std = c.number("initializer_range", m.init_std);
   m.tied_embedding = c.flag("tie_word_embeddings", false);
   return m;
@@ -71,10 +73,17 @@ void write_common(const ModelConfig& m, nlohmann::json& config) {
   config.erase("rope_scaling");
 }
 
-std::string common_problem(const ModelConfig& m) {
-  const RouterConfig& r = m.router;
-  if (r.score != ScoreFunction::softmax) return "model.router.score must be softmax";
+std::string plain_problem(const ModelConfig& m) {
+  if (m.layer_norm) return "model.layer_norm must be false";
+  if (m.attention_bias || m.head_bias) return "model.attention_bias and model.head_bias must be false";
+  if (m.long_rope.original_len > 0) return "model.long_rope must not be used";
+  if (m.router.score != ScoreFunction::softmax) return "model.router.score must be softmax";
+  return router_problem(m.router);
+}
+
+std::string router_problem(const RouterConfig& r) {
   if (r.num_groups_kept != r.num_groups) return "model.router.num_groups_kept must be num_groups";
+  if (r.force_balance) return "model.router.force_balance must be false";
   if (r.selection_bias) return "model.router.selection_bias must be false";
   if (r.weight_scale != 1) return "model.router.weight_scale must be 1";
   return "";

@@ -4,11 +4,14 @@
 
 namespace moesaic {
 
-/// What all families share: sizes, norm, rotary positions, tied embedding. Refuses what none of them may have here.
-ModelConfig read_common(const HfConfig& config, double default_rope_theta);
+/// What all families share: sizes, norm, tied embedding. Refuses what none of them may have here.
+ModelConfig read_common(const HfConfig& config);
+void refuse_biases_and_jitter(const HfConfig& config);
 void write_common(const ModelConfig& model, nlohmann::json& config);
-/// Router features that no family has; empty if the model uses none.
-std::string common_problem(const ModelConfig& model);
+/// Router features that no family has; empty if they are not used.
+std::string router_problem(const RouterConfig& router);
+/// Features that Phi-MoE alone has, or no family; empty if the model uses none.
+std::string plain_problem(const ModelConfig& model);
 
 ModelConfig read_mixtral(const HfConfig& config);
 std::string mixtral_problem(const ModelConfig& model);
@@ -21,6 +24,10 @@ void write_qwen3_moe(const ModelConfig& model, nlohmann::json& config);
 ModelConfig read_deepseek(const HfConfig& config);
 std::string deepseek_problem(const ModelConfig& model);
 void write_deepseek(const ModelConfig& model, nlohmann::json& config);
+
+ModelConfig read_phimoe(const HfConfig& config);
+std::string phimoe_problem(const ModelConfig& model);
+void write_phimoe(const ModelConfig& model, nlohmann::json& config);
 
 /// Whether the weights of the chosen experts sum to one.
 inline bool normalizes(const RouterConfig& router) {

@@ -19,7 +19,7 @@ class HfConfig {
   HfConfig(nlohmann::json object, std::string path) : object_(std::move(object)), path_(std::move(path)) {}
 
   const std::string& path() const { return path_; }
-  const nlohmann::json& json() const { return object_; }
+  const nlohmann::json& object() const { return object_; }
 
   bool has(const char* key) const;
   /// Whole numbers from 0 on. Without a fallback the key must be there.

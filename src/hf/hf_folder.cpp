@@ -33,8 +33,8 @@ std::vector<std::string> code_files(const std::string& folder) {
   std::vector<std::string> names;
   if (!has_file(folder, kHfConfigName)) return names;
   const HfConfig config = HfConfig::read(folder + "/" + kHfConfigName);
-  if (!config.has("auto_map") || !config.json()["auto_map"].is_object()) return names;
-  for (const auto& [key, value] : config.json()["auto_map"].items()) {
+  if (!config.has("auto_map") || !config.object()["auto_map"].is_object()) return names;
+  for (const auto& [key, value] : config.object()["auto_map"].items()) {
     if (!value.is_string()) continue;
     const std::string text = value.get<std::string>(), name = text.substr(0, text.find('.')) + ".py";
     if (is_plain_name(name) && std::find(names.begin(), names.end(), name) == names.end())
@@ -60,7 +60,10 @@ bool is_hf_folder(const std::string& path) {
 
 HfFolder::HfFolder(std::string path)
     : path_(std::move(path)), config_(HfConfig::read(path_ + "/" + kHfConfigName)) {
-  if (has_file(path_, kHfIndexName)) return read_index();
+  if (has_file(path_, kHfIndexName)) {
+    read_index();
+    return;
+  }
   if (!has_file(path_, kHfWeightsName)) {
     require<IoError>(
         !has_file(path_, "pytorch_model.bin") && !has_file(path_, "pytorch_model.bin.index.json"),

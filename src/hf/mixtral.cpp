@@ -4,7 +4,9 @@
 namespace moesaic {
 
 ModelConfig read_mixtral(const HfConfig& c) {
-  ModelConfig m = read_common(c, 1e6);
+  refuse_biases_and_jitter(c);
+  ModelConfig m = read_common(c);
+  m.rope_theta = c.rope_theta(1e6);
   m.expert_ffn = c.whole("intermediate_size");
   m.num_experts = c.whole("num_local_experts");
   m.router.softmax_after_topk = true;
@@ -16,7 +18,7 @@ std::string mixtral_problem(const ModelConfig& m) {
   if (m.shared_ffn > 0) return "model.shared_ffn must be 0";
   if (m.num_dense_layers > 0) return "model.num_dense_layers must be 0";
   if (!normalizes(m.router)) return "model.router.renormalize must be true";
-  return common_problem(m);
+  return plain_problem(m);
 }
 
 void write_mixtral(const ModelConfig& m, nlohmann::json& config) {

@@ -6,7 +6,9 @@
 namespace moesaic {
 
 ModelConfig read_qwen3_moe(const HfConfig& c) {
-  ModelConfig m = read_common(c, 1e4);
+  refuse_biases_and_jitter(c);
+  ModelConfig m = read_common(c);
+  m.rope_theta = c.rope_theta(1e4);
   m.qk_norm = true;
   m.expert_ffn = c.whole("moe_intermediate_size");
   m.num_experts = c.whole("num_experts");
@@ -25,7 +27,7 @@ ModelConfig read_qwen3_moe(const HfConfig& c) {
 std::string qwen3_moe_problem(const ModelConfig& m) {
   if (!m.qk_norm) return "model.qk_norm must be true";
   if (m.shared_ffn > 0) return "model.shared_ffn must be 0";
-  return common_problem(m);
+  return plain_problem(m);
 }
 
 void write_qwen3_moe(const ModelConfig& m, nlohmann::json& config) {

@@ -11,7 +11,9 @@ namespace moesaic {
 struct NamedTensor {
   std::string ours, theirs;
   std::vector<int64_t> shape;
-  bool has_vocab() const { return ours == "embedding" || ours == "head"; }  // first dim V
+  bool has_vocab() const {
+    return ours == "embedding" || ours == "head" || ours == "head_bias";
+  }  // first dim V
 };
 
 /// Requires a validated model.

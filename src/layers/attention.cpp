@@ -5,6 +5,7 @@
 
 #include "comm/collectives.h"
 #include "ops/attention/attention.h"
+#include "ops/bias/bias.h"
 #include "ops/kv_copies/kv_copies.h"
 #include "ops/matmul/matmul.h"
 #include "ops/qk_rope/qk_rope.h"
@@ -95,11 +96,16 @@ struct Weights {
       : norm(p.weight("attention.norm", {p.spec.model.hidden})),
         qkv(p.weight("attention.qkv", {p.spec.qkv_width(), p.spec.model.hidden})),
         o(p.weight("attention.o", {p.spec.model.hidden, p.spec.model.num_heads * p.spec.model.head_dim})) {
+    norm_bias = p.norm_bias("attention.norm");
+    if (p.spec.model.attention_bias) {
+      qkv_bias = p.weight("attention.qkv_bias", {p.spec.qkv_width()});
+      o_bias = p.weight("attention.o_bias", {p.spec.model.hidden});
+    }
     if (!p.spec.model.qk_norm) return;
     q_norm = p.weight("attention.q_norm", {p.spec.model.head_dim});
     k_norm = p.weight("attention.k_norm", {p.spec.model.head_dim});
   }
-  Handle norm, qkv, o, q_norm, k_norm;
+  Handle norm, qkv, o, q_norm, k_norm, norm_bias, qkv_bias, o_bias;
 };
 
 /// hidden -> ln1_out, as in the forward pass.
@@ -109,11 +115,13 @@ void normalize(Pass& p, const Weights& w, Handle hidden, Handle ln1_out, Handle 
                         .gain = w.norm,
                         .y = ln1_out,
                         .rstd = rstd,
-                        .eps = static_cast<float>(p.spec.model.norm_eps)});
+                        .eps = static_cast<float>(p.spec.model.norm_eps),
+                        .bias = w.norm_bias});
 }
 
 void project(Pass& p, const Weights& w, Handle ln1_out, Handle qkv) {
   ops::matmul(p.g, kCompute, {.a = ln1_out, .b = w.qkv, .c = qkv, .trans_b = true});
+  if (w.qkv_bias) ops::add_bias(p.g, kCompute, qkv, w.qkv_bias);
 }
 
 /// qkv -> norm and rope -> qkv_x.
@@ -132,7 +140,9 @@ void rotate(Pass& p, const Weights& w, Handle qkv, Handle qkv_x) {
                         .num_kv_heads = m.num_kv_heads,
                         .head_dim = m.head_dim,
                         .theta = static_cast<float>(m.rope_theta),
-                        .eps = static_cast<float>(m.norm_eps)});
+                        .eps = static_cast<float>(m.norm_eps),
+                        .factors = p.spec.rope_factors(),
+                        .scale = p.spec.rope_scale()});
   if (exchange) exchange_qkv(p, rotated, qkv_x);
 }
 
@@ -177,6 +187,7 @@ Handle rebuilt_attn_x(Pass& p, const Weights& w, Handle hidden) {
 
 void project_output(Pass& p, const Weights& w, Handle attn_x, Handle attn_out) {
   ops::matmul(p.g, kCompute, {.a = attn_x, .b = w.o, .c = attn_out, .trans_b = true});
+  if (w.o_bias) ops::add_bias(p.g, kCompute, attn_out, w.o_bias);
 }
 
 }  // namespace
@@ -188,11 +199,18 @@ void add_attention_parameters(ParameterTable& table, const ModelConfig& m, const
                        const std::string& device_tensor) {
     table.add({prefix + name, shape, init, std, decay, prefix + device_tensor});
   };
-  add("attention.norm", {D}, Init::ones, 0, false, "attention.norm");
+  add_norm_parameters(table, m, prefix + "attention.norm");
   add("attention.q", {m.num_heads * A, D}, Init::normal, m.init_std, true, "attention.qkv");
   add("attention.k", {m.num_kv_heads * A, D}, Init::normal, m.init_std, true, "attention.qkv");
   add("attention.v", {m.num_kv_heads * A, D}, Init::normal, m.init_std, true, "attention.qkv");
   add("attention.o", {D, m.num_heads * A}, Init::normal, residual_std, true, "attention.o");
+  if (m.attention_bias) {
+    const std::string qkv_bias = prefix + "attention.qkv_bias";
+    add_bias_parameter(table, prefix + "attention.q_bias", m.num_heads * A, qkv_bias);
+    add_bias_parameter(table, prefix + "attention.k_bias", m.num_kv_heads * A, qkv_bias);
+    add_bias_parameter(table, prefix + "attention.v_bias", m.num_kv_heads * A, qkv_bias);
+    add_bias_parameter(table, prefix + "attention.o_bias", D, prefix + "attention.o_bias");
+  }
   if (!m.qk_norm) return;
   add("attention.q_norm", {A}, Init::ones, 0, false, "attention.q_norm");
   add("attention.k_norm", {A}, Init::ones, 0, false, "attention.k_norm");
@@ -293,6 +311,8 @@ void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden
                  .accumulate = p.adds});
   });
   if (s.exchanges_heads()) p.queue.drain();  // under that exchange
+  if (m.attention_bias)
+    ops::bias_backward(p.g, kCompute, d_ln2_in, p.added_grad("attention.o_bias", {m.hidden}));
 
   ops::QkRopeBackward rope{.d_out = d_qkv,
                            .positions = BatchLayout(s).positions(p.g, p.slots),
@@ -301,13 +321,17 @@ void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden
                            .num_kv_heads = m.num_kv_heads,
                            .head_dim = m.head_dim,
                            .theta = static_cast<float>(m.rope_theta),
-                           .eps = eps};
+                           .eps = eps,
+                           .factors = s.rope_factors(),
+                           .scale = s.rope_scale()};
   if (m.qk_norm) {
     rope.qkv = qkv, rope.gain_q = w.q_norm, rope.gain_k = w.k_norm;
     rope.d_gain_q = p.added_grad("attention.q_norm", {m.head_dim}),
     rope.d_gain_k = p.added_grad("attention.k_norm", {m.head_dim});
   }
   ops::qk_rope_backward(p.g, kCompute, rope);
+  if (m.attention_bias)
+    ops::bias_backward(p.g, kCompute, d_qkv, p.added_grad("attention.qkv_bias", {s.qkv_width()}));
   const Handle d_ln1_out = p.temp("d_ln1_out", {s.T, m.hidden});
   ops::matmul(p.g, kCompute, {.a = d_qkv, .b = w.qkv, .c = d_ln1_out});
   p.queue.push([&p, &m, &s, d_qkv, ln1_out] {
@@ -326,7 +350,8 @@ void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden
                          .add = d_ln2_in,
                          .dx = d_hidden,
                          .dgain = p.added_grad("attention.norm", {m.hidden}),
-                         .eps = eps});
+                         .eps = eps,
+                         .d_bias = p.added_norm_bias_grad("attention.norm")});
   p.queue.drain();  // under the layer below's first exchange, which waits for d_hidden alone
 }
 

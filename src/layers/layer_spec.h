@@ -49,6 +49,13 @@ struct LayerSpec {
   bool ag_rs() const { return e > 1 && layout.dispatch == Dispatch::ag_rs; }
   double expected_rows() const { return static_cast<double>(T * model.top_k); }
   int64_t qkv_width() const { return (model.num_heads + 2 * model.num_kv_heads) * model.head_dim; }
+  /// LongRoPE's set for sequences of S tokens; none and 1 without it.
+  std::vector<double> rope_factors() const {
+    return S > model.long_rope.original_len ? model.long_rope.long_factors : model.long_rope.short_factors;
+  }
+  double rope_scale() const {
+    return S > model.long_rope.original_len ? model.long_rope.long_scale : model.long_rope.short_scale;
+  }
   int64_t local_qkv_width() const { return (local_heads + 2 * local_kv_heads) * model.head_dim; }
 };
 

@@ -35,7 +35,8 @@ Handle open_half(Pass& p, Handle hidden, Handle attn_out, Handle& ln2_in) {
                         .sum = ln2_in,
                         .y = ln2_out,
                         .rstd = p.acts.make("ln2_rstd"),
-                        .eps = static_cast<float>(p.spec.model.norm_eps)});
+                        .eps = static_cast<float>(p.spec.model.norm_eps),
+                        .bias = p.norm_bias("ffn.norm")});
   return ln2_out;
 }
 
@@ -50,7 +51,8 @@ Handle rebuilt_ln2_out(Pass& p, Handle ln2_in) {
                          {.x = ln2_in,
                           .gain = p.weight("ffn.norm", {p.spec.model.hidden}),
                           .y = x,
-                          .eps = static_cast<float>(p.spec.model.norm_eps)});
+                          .eps = static_cast<float>(p.spec.model.norm_eps),
+                          .bias = p.norm_bias("ffn.norm")});
   });
 }
 
@@ -63,7 +65,8 @@ void close_half_backward(Pass& p, Handle d_ln2_out, Handle ln2_in, Handle d_next
                          .add = d_next,
                          .dx = d_ln2_in,
                          .dgain = p.added_grad("ffn.norm", {p.spec.model.hidden}),
-                         .eps = static_cast<float>(p.spec.model.norm_eps)});
+                         .eps = static_cast<float>(p.spec.model.norm_eps),
+                         .d_bias = p.added_norm_bias_grad("ffn.norm")});
 }
 
 struct Experts {
@@ -98,7 +101,7 @@ void activate(Pass& p, const Experts& w, const Dispatched& d, Handle h13, Handle
 }  // namespace
 
 void add_moe_dense_parameters(ParameterTable& table, const ModelConfig& m, const std::string& prefix) {
-  table.add({prefix + "ffn.norm", {m.hidden}, Init::ones, 0, false, prefix + "ffn.norm"});
+  add_norm_parameters(table, m, prefix + "ffn.norm");
   table.add({prefix + "moe.router",
              {m.num_experts, m.hidden},
              Init::normal,
@@ -247,7 +250,7 @@ void moe_backward(Pass& p, Handle hidden, Handle d_next, Handle d_ln2_in) {
 }
 
 void add_dense_layer_parameters(ParameterTable& table, const ModelConfig& m, const std::string& prefix) {
-  table.add({prefix + "ffn.norm", {m.hidden}, Init::ones, 0, false, prefix + "ffn.norm"});
+  add_norm_parameters(table, m, prefix + "ffn.norm");
   add_ffn_parameters(table, m, prefix, "dense", m.dense_ffn);
 }
 

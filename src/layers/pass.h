@@ -54,6 +54,13 @@ struct Pass {
     if (!adds) ops::zero(g, Stream::compute, h);
     return h;
   }
+  /// The bias of a norm, and its gradient; absent where norms are RMSNorms.
+  Handle norm_bias(const std::string& name) {
+    return spec.model.layer_norm ? weight(name + "_bias", {spec.model.hidden}) : Handle{};
+  }
+  Handle added_norm_bias_grad(const std::string& name) {
+    return spec.model.layer_norm ? added_grad(name + "_bias", {spec.model.hidden}) : Handle{};
+  }
   Handle temp(const std::string& name, Shape shape) { return g.temp(name, spec.dtype, shape); }
 
   Program& g;
@@ -70,5 +77,11 @@ struct Pass {
   Handle parameter(const std::string& name, Shape shape, Slot dense, Slot experts, DType type,
                    const char* mark);
 };
+
+/// The gain of a norm over D, and with model.layer_norm its bias, "<name>_bias".
+void add_norm_parameters(ParameterTable& table, const ModelConfig& model, const std::string& name);
+/// A bias: zero at first, not decayed.
+void add_bias_parameter(ParameterTable& table, const std::string& name, int64_t width,
+                        const std::string& device_tensor);
 
 }  // namespace moesaic

@@ -31,8 +31,9 @@ ParameterTable make_parameters(const ModelConfig& m, const Mesh& mesh, int64_t r
     add_expert_parameters(table, m, prefix, placement.local_experts(mesh.index(Axis::e, rank)));
   }
   table.begin_bucket("head", Replicas::stage, stage);
-  table.add({"final_norm", {m.hidden}, Init::ones, 0, false, "final_norm"});
+  add_norm_parameters(table, m, "final_norm");
   if (!m.tied_embedding) table.add({"head", {m.vocab, m.hidden}, Init::normal, m.init_std, true, "head"});
+  if (m.head_bias) add_bias_parameter(table, "head_bias", m.vocab, "head_bias");
   table.finish();
   return table;
 }

@@ -3,10 +3,11 @@
 //
 //   bucket              rows
 //   embedding           embedding [V, D]
-//   layers.i            attention.{norm, q, k, v, o, q_norm, k_norm}, ffn.norm, moe.router, shared.{w1, w3, w2}
+//   layers.i            attention.{norm, q, k, v, o, q_norm, k_norm}, ffn.norm (each norm with "_bias" under model.layer_norm; q, k, v and o under
+//                       model.attention_bias), moe.router, shared.{w1, w3, w2}
 //                       (a leading dense layer: dense.{w1, w3, w2} instead of moe and shared)
 //   layers.i.experts    experts.e.{w1, w3}, experts.e.w2 of this rank's experts
-//   head                final_norm, head [V, D] (untied)
+//   head                final_norm, head [V, D] (untied), head_bias [V] (model.head_bias)
 #include "config/config.h"
 #include "mesh/mesh.h"
 #include "mesh/placement.h"

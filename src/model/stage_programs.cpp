@@ -6,6 +6,7 @@
 #include "layers/moe.h"
 #include "layers/pass.h"
 #include "model/parameters.h"
+#include "ops/bias/bias.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/embedding/embedding.h"
 #include "ops/head_loss/head_loss.h"
@@ -111,10 +112,19 @@ std::unique_ptr<Plan> record_head(const LayerSpec& spec, const ParameterTable& t
   const Handle w = g.external(w_slot, at * size_of(spec.dtype), "head", spec.dtype, matrix);
   const Handle x = g.temp("final_norm_out", spec.dtype, stream),
                rstd = g.temp("final_rstd", DType::f32, {spec.T});
-  ops::rmsnorm_forward(g, kCompute, {.x = hidden, .gain = gain, .y = x, .rstd = rstd, .eps = eps});
+  // A vector of the head's bucket; absent unless the model has it.
+  const auto vector = [&](bool present, const std::string& name, int64_t width) {
+    return present ? g.external(slots.weights, place(name) * size_of(spec.dtype), name, spec.dtype, {width})
+                   : Handle{};
+  };
+  const Handle norm_bias = vector(m.layer_norm, "final_norm_bias", m.hidden),
+               head_bias = vector(m.head_bias, "head_bias", m.vocab);
+  ops::rmsnorm_forward(g, kCompute,
+                       {.x = hidden, .gain = gain, .y = x, .rstd = rstd, .eps = eps, .bias = norm_bias});
   if (what == Head::logits) {
     const Handle logits = g.external(slots.next, 0, "logits", DType::f32, {spec.T, m.vocab});
     ops::matmul(g, kCompute, {.a = x, .b = w, .c = logits, .trans_b = true});
+    if (head_bias) ops::add_bias(g, kCompute, logits, head_bias);
     return std::make_unique<Plan>(std::move(g));
   }
   const int64_t chunk =
@@ -125,6 +135,7 @@ std::unique_ptr<Plan> record_head(const LayerSpec& spec, const ParameterTable& t
                      .logits = g.temp("logit_chunk", DType::f32, {chunk, m.vocab}),
                      .loss = step.loss,
                      .counted = step.seen};
+  loss.bias = head_bias;
   if (what == Head::evaluate) {
     ops::head_loss(g, kCompute, loss);
     return std::make_unique<Plan>(std::move(g));
@@ -135,7 +146,13 @@ std::unique_ptr<Plan> record_head(const LayerSpec& spec, const ParameterTable& t
   loss.accumulate = what == Head::train;
   const Handle d_gain =
       g.external(slots.grads, place("final_norm") * 4, "d_final_norm", DType::f32, {m.hidden});
+  const auto gradient = [&](bool present, const std::string& name, int64_t width) {
+    return present ? g.external(slots.grads, place(name) * 4, "d_" + name, DType::f32, {width}) : Handle{};
+  };
+  const Handle d_norm_bias = gradient(m.layer_norm, "final_norm_bias", m.hidden);
+  loss.d_bias = gradient(m.head_bias, "head_bias", m.vocab);
   if (what == Head::first_train) ops::zero(g, kCompute, d_gain);
+  if (what == Head::first_train && d_norm_bias) ops::zero(g, kCompute, d_norm_bias);
   ops::head_loss(g, kCompute, loss);
   ops::rmsnorm_backward(g, kCompute,
                         {.dy = loss.dx,
@@ -144,7 +161,8 @@ std::unique_ptr<Plan> record_head(const LayerSpec& spec, const ParameterTable& t
                          .rstd = rstd,
                          .dx = g.external(slots.d_stream, 0, "d_stream", spec.dtype, stream),
                          .dgain = d_gain,
-                         .eps = eps});
+                         .eps = eps,
+                         .d_bias = d_norm_bias});
   return std::make_unique<Plan>(std::move(g));
 }
 

@@ -100,9 +100,9 @@ TEST_P(Convert, ExportIsBitEqual) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Convert,
                          testing::Values("mixtral_tiny.safetensors", "qwen3_moe_tiny.safetensors",
-                                         "deepseek_tiny.safetensors"),
-                         [](const auto& info) {
-                           const std::string name = info.param;
+                                         "deepseek_tiny.safetensors", "phimoe_tiny.safetensors"),
+                         [](const auto& one) {
+                           const std::string name = one.param;
                            return name.substr(0, name.find('_', 1));
                          });
 

@@ -1,5 +1,5 @@
 """Makes one golden file from a Hugging Face mixture-of-experts model. Used by make_mixtral.py,
-make_qwen3_moe.py and make_deepseek.py.
+make_qwen3_moe.py, make_deepseek.py and make_phimoe.py.
 
 The model gets random weights, runs once forward and once backward in FP32 on the CPU, and everything a
 trainer must reproduce is written as safetensors; README.md lists the tensors. Before anything is written, an
@@ -39,11 +39,13 @@ def fill(model, generator):
     with torch.no_grad():
         for name, p in model.named_parameters():
             values = torch.randn(p.shape, generator=generator)
-            if p.dim() == 1:
+            if name.endswith(".bias"):
+                p.copy_(0.2 * values)
+            elif p.dim() == 1:
                 p.copy_(1 + 0.2 * values)
             elif "embed_tokens" in name:
                 p.copy_(values)
-            elif name.endswith(".gate.weight"):
+            elif name.endswith((".gate.weight", ".router.weight")):
                 p.copy_(2 * values / hidden**0.5)
             else:
                 p.copy_(values / p.shape[-1] ** 0.5)
@@ -57,7 +59,7 @@ def run(model, inputs, targets):
         x = args[0].detach().reshape(-1, module.weight.shape[-1])
         router_logits.append(F.linear(x, module.weight.detach()))
 
-    gates = [m for name, m in model.named_modules() if name.endswith(".gate")]
+    gates = [m for name, m in model.named_modules() if name.endswith((".gate", ".router"))]
     hooks = [gate.register_forward_hook(record) for gate in gates]
     model.zero_grad(set_to_none=True)
     logits = model(input_ids=inputs, use_cache=False).logits
@@ -68,9 +70,18 @@ def run(model, inputs, targets):
     return logits.detach(), loss.detach(), router_logits
 
 
-def margin(router_logits, top_k):
-    best = router_logits.topk(top_k + 1, -1).values
-    return (best[:, -2] - best[:, -1]).min().item()
+def margin(router_logits, config):
+    best = router_logits.topk(config.num_experts_per_tok + 1, -1).values
+    gaps = best[:, :-1] - best[:, 1:]
+    if config.model_type != "phimoe":
+        return gaps[:, -1].min().item()
+    # SparseMixer: which is first and which second matters too, and which logits are near each of them.
+    least = gaps.min()
+    for first in (best[:, :1], best[:, 1:2]):
+        others = router_logits[router_logits < first].view(router_logits.shape[0], -1)
+        distance = (first - others) / torch.maximum(others.abs(), first)
+        least = torch.minimum(least, (distance - 2 * config.router_jitter_noise).abs().min())
+    return least.item()
 
 
 def per_expert(named_tensors, moe, names):
@@ -79,7 +90,7 @@ def per_expert(named_tensors, moe, names):
     out = {}
     for name, t in named_tensors:
         t = t.detach()
-        name = name.replace(".mlp.", f".{moe}.")
+        name = name.replace(".mlp.", f".{moe}.").replace(".router.", ".gate.")
         stem = name.split("experts.")[0] + "experts"
         if name.endswith("experts.gate_up_proj"):  # [E, 2F, D]: gate rows first
             for e, (gate, up) in enumerate(x.chunk(2, 0) for x in t):
@@ -123,7 +134,7 @@ def check(tensors, config, moe, names):
     return found[worst]
 
 
-def make(model_class, config, path, moe, names, batch=2, seq_len=32):
+def make(model_class, config, path, moe, names, batch=2, seq_len=32, clear=MARGIN):
     import transformers
 
     torch.set_num_threads(1)
@@ -134,11 +145,11 @@ def make(model_class, config, path, moe, names, batch=2, seq_len=32):
         tokens = torch.randint(0, config.vocab_size, (batch, seq_len + 1), generator=generator)
         inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
         logits, loss, router_logits = run(model, inputs, targets)
-        least = min(margin(r, config.num_experts_per_tok) for r in router_logits)
-        if least >= MARGIN:
+        least = min(margin(r, config) for r in router_logits)
+        if least >= clear:
             break
     else:
-        sys.exit(f"no seed below 1000 keeps the router's choices {MARGIN} apart")
+        sys.exit(f"no seed below 1000 keeps the router's choices {clear} apart")
 
     tensors = per_expert(model.named_parameters(), moe, names)
     gradients = per_expert(((n, p.grad) for n, p in model.named_parameters()), moe, names)
@@ -211,11 +222,17 @@ def flat_config(config, architecture):
         if hasattr(config, key)
     )
     flat["moe_intermediate_size"] = getattr(config, "moe_intermediate_size", None) or config.intermediate_size
-    if config.model_type == "mixtral":  # that family's own names, as in its config.json
+    if config.model_type in ("mixtral", "phimoe"):  # that family's own names, as in its config.json
         flat["num_local_experts"] = flat["num_experts"]
         flat["intermediate_size"] = flat["moe_intermediate_size"]
     else:
         flat["norm_topk_prob"] = config.norm_topk_prob
+    if config.model_type == "phimoe":
+        for key in ("attention_bias", "lm_head_bias", "router_jitter_noise", "max_position_embeddings"):
+            flat[key] = getattr(config, key)
+        rope = dict(config.rope_parameters)  # as transformers 4 writes it
+        flat["rope_theta"] = rope.pop("rope_theta")
+        flat["rope_scaling"] = rope | {"type": rope.pop("rope_type")}
     if config.model_type == "deepseek":
         for key in (
             "intermediate_size",

@@ -1,5 +1,7 @@
 #pragma once
 // Hugging Face folders for tests: a config.json of each family, small, and files of weights with known values.
+#include <fmt/format.h>
+
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -103,6 +105,38 @@ inline json deepseek_json() {
           {"vocab_size", 33}};
 }
 
+inline json phimoe_json() {
+  return {{"architectures", {"PhimoeForCausalLM"}},
+          {"model_type", "phimoe"},
+          {"attention_bias", true},
+          {"attention_dropout", 0.0},
+          {"hidden_act", "silu"},
+          {"hidden_size", 16},
+          {"input_jitter_noise", 0.01},
+          {"intermediate_size", 12},
+          {"lm_head_bias", true},
+          {"max_position_embeddings", 64},
+          {"num_attention_heads", 4},
+          {"num_experts_per_tok", 2},
+          {"num_hidden_layers", 2},
+          {"num_key_value_heads", 2},
+          {"num_local_experts", 4},
+          {"original_max_position_embeddings", 16},
+          {"rms_norm_eps", 1e-5},
+          {"rope_scaling",
+           {{"long_factor", {1.5, 4.0}},
+            {"long_mscale", 1.25},
+            {"original_max_position_embeddings", 16},
+            {"short_factor", {1.0, 1.25}},
+            {"short_mscale", 1.125},
+            {"type", "longrope"}}},
+          {"rope_theta", 1e4},
+          {"router_jitter_noise", 0.01},
+          {"sliding_window", 64},
+          {"tie_word_embeddings", false},
+          {"vocab_size", 33}};
+}
+
 inline HfConfig parsed(const json& config) {
   return {config, "config.json"};
 }
@@ -131,7 +165,7 @@ inline Weights make_weights(const json& config, DType type) {
     std::string bytes;
     for (int64_t i = 0; i < checked_numel(tensor.shape, ""); ++i) {
       const auto step =
-          static_cast<int>(random_below(255, stream_of(tensor.theirs), static_cast<uint64_t>(i))) - 127;
+          static_cast<int>(random_below(255, 1, stream_of(tensor.theirs), static_cast<uint64_t>(i))) - 127;
       const float value = static_cast<float>(step) / 64;
       char stored[4] = {};
       if (type == DType::f32) std::memcpy(stored, &value, 4);

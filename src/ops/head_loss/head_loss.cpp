@@ -32,6 +32,10 @@ void head_loss(Program& g, Stream stream, const HeadLoss& args) {
     MOESAIC_CHECK(g.dtype(args.dw) == DType::f32 && g.shape(args.dw) == w);
     MOESAIC_CHECK(g.dtype(args.scale) == DType::f32 && g.shape(args.scale).numel() == 1);
   }
+  MOESAIC_CHECK(static_cast<bool>(args.d_bias) == (args.bias && with_gradients));
+  MOESAIC_CHECK(!args.bias || (g.device() != DeviceKind::cuda && g.dtype(args.bias) == g.dtype(args.w) &&
+                               g.shape(args.bias).numel() == w[0]));
+  MOESAIC_CHECK(!args.d_bias || (g.dtype(args.d_bias) == DType::f32 && g.shape(args.d_bias).numel() == w[0]));
   MOESAIC_CHECK(!args.token_loss ||
                 (g.dtype(args.token_loss) == DType::f32 && g.shape(args.token_loss).numel() == x.rows()));
   HeadLoss with_scratch = args;
@@ -43,7 +47,8 @@ void head_loss(Program& g, Stream stream, const HeadLoss& args) {
          .streams = {stream},
          .accesses = accesses({in(args.x), in(args.w), in(args.targets), in(args.scale), out(args.logits),
                                inout(args.loss), inout(args.counted), out(args.dx),
-                               args.accumulate ? inout(args.dw) : out(args.dw), out(args.token_loss),
+                               args.accumulate ? inout(args.dw) : out(args.dw), in(args.bias),
+                               args.accumulate ? inout(args.d_bias) : out(args.d_bias), out(args.token_loss),
                                out(with_scratch.scratch)}),
          .cost = {.work = Work::matmul,
                   .operations =

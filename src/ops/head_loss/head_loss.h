@@ -11,12 +11,14 @@ namespace moesaic::ops {
 /// the chunk. With dx: dx [T, D] = scale * d(sum of losses)/dx (zero rows where not counted) and dw [V, D]
 /// f32 += (without accumulate =); scale: f32 [1] in device memory (1 / counted tokens of the whole step). Without dx, dw, scale: the
 /// loss only. token_loss f32 [T], optional: each token's loss, 0 where not counted. Logits, softmax and loss
-/// in FP32; in BF16 the logits' gradient is rounded to BF16 before its two products. Cost: 2 T V D operations
+/// in FP32. bias [V], of w's type, is added to the logits, and with gradients d_bias [V] f32 is written or added to as dw
+/// is (on the CPU only). In BF16 the logits' gradient is rounded to BF16 before its two products. Cost: 2 T V D operations
 /// forward, 4 T V D more with gradients; each tensor but logits once, dw twice.
 struct HeadLoss {
   Handle x, w, targets, scale, logits, loss, counted, dx, dw, token_loss;
   bool accumulate = true;
   Handle scratch;  // CUDA's working memory; filled in by the op
+  Handle bias{}, d_bias{};
 };
 void head_loss(Program& g, Stream stream, const HeadLoss& args);
 

@@ -49,6 +49,9 @@ void run(const OpContext& c, const HeadLoss& args) {
   float *logits = c.out<float>(args.logits),
         *dw = args.accumulate ? inout_or_null<float>(c, args.dw) : out_or_null<float>(c, args.dw);
   T* dx = out_or_null<T>(c, args.dx);
+  const T* bias = in_or_null<T>(c, args.bias);
+  float* d_bias = args.accumulate ? inout_or_null<float>(c, args.d_bias) : out_or_null<float>(c, args.d_bias);
+  if (d_bias && !args.accumulate) std::fill_n(d_bias, num_logits, 0.0f);
   float* losses = out_or_null<float>(c, args.token_loss);
   if (losses == nullptr) losses = scratch<struct HeadLosses>(num_tokens);
   for (int64_t first = 0; first < num_tokens; first += chunk) {
@@ -57,10 +60,14 @@ void run(const OpContext& c, const HeadLoss& args) {
     parallel_for(rows, [&](int64_t r) {
       float* row = logits + r * num_logits;
       const int32_t target = targets[first + r];
+      if (bias)
+        for (int64_t v = 0; v < num_logits; ++v) row[v] += static_cast<float>(bias[v]);
       losses[first + r] = target < 0 ? 0 : token_loss<T>(row, num_logits, target, scale);
       if (target < 0) std::fill_n(row, num_logits, 0.0f);
     });
     if (!dx) continue;
+    for (int64_t r = 0; d_bias && r < rows; ++r)
+      for (int64_t v = 0; v < num_logits; ++v) d_bias[v] += logits[r * num_logits + v];
     product(false, false, rows, width, num_logits, logits, w, false, dx + first * width);
     product(true, false, num_logits, width, rows, logits, x + first * width, args.accumulate || first > 0,
             dw);

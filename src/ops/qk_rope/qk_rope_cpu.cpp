@@ -15,11 +15,14 @@ constexpr int64_t kBlockRows = 64;
 class RopeTable {
  public:
   /// Makes at(p) valid for the given positions.
-  void prepare(const int32_t* positions, int64_t count, int64_t head_dim, float theta) {
-    if (head_dim != 2 * half_ || theta != theta_) {
+  void prepare(const int32_t* positions, int64_t count, int64_t head_dim, float theta,
+               const std::vector<double>& factors, double scale) {
+    if (head_dim != 2 * half_ || theta != theta_ || factors != factors_ || scale != scale_) {
       values_.clear();
       half_ = head_dim / 2;
       theta_ = theta;
+      factors_ = factors;
+      scale_ = scale;
     }
     int64_t known = half_ == 0 ? 0 : static_cast<int64_t>(values_.size()) / (2 * half_), needed = 0;
     for (int64_t t = 0; t < count; ++t) {
@@ -29,10 +32,12 @@ class RopeTable {
     if (needed > known) values_.resize(static_cast<size_t>(needed * 2 * half_));
     for (; known < needed; ++known)
       for (int64_t i = 0; i < half_; ++i) {
+        const double factor = factors_.empty() ? 1 : factors_[static_cast<size_t>(i)];
         const double angle = static_cast<double>(known) *
-                             std::pow(theta_, -static_cast<double>(i) / static_cast<double>(half_));
-        values_[static_cast<size_t>(known * 2 * half_ + i)] = static_cast<float>(std::cos(angle));
-        values_[static_cast<size_t>(known * 2 * half_ + half_ + i)] = static_cast<float>(std::sin(angle));
+                             std::pow(theta_, -static_cast<double>(i) / static_cast<double>(half_)) / factor;
+        values_[static_cast<size_t>(known * 2 * half_ + i)] = static_cast<float>(scale_ * std::cos(angle));
+        values_[static_cast<size_t>(known * 2 * half_ + half_ + i)] =
+            static_cast<float>(scale_ * std::sin(angle));
       }
   }
   const float* cosines(int32_t position) const { return values_.data() + position * 2 * half_; }
@@ -40,13 +45,15 @@ class RopeTable {
 
  private:
   int64_t half_ = 0;
-  double theta_ = 0;
+  double theta_ = 0, scale_ = 1;
+  std::vector<double> factors_;
   std::vector<float> values_;  // [positions, 2, A / 2]
 };
 
-const RopeTable& rope_table(const int32_t* positions, int64_t count, int64_t head_dim, float theta) {
+const RopeTable& rope_table(const int32_t* positions, int64_t count, int64_t head_dim, float theta,
+                            const std::vector<double>& factors, double scale) {
   thread_local RopeTable table;
-  table.prepare(positions, count, head_dim, theta);
+  table.prepare(positions, count, head_dim, theta, factors, scale);
   return table;
 }
 
@@ -73,7 +80,7 @@ void forward(const OpContext& c, const QkRopeForward& args) {
   const T* qkv = c.in<T>(args.qkv);
   T* out = c.out<T>(args.out);
   const int32_t* positions = c.in<int32_t>(args.positions);
-  const RopeTable& table = rope_table(positions, num_rows, head_dim, args.theta);
+  const RopeTable& table = rope_table(positions, num_rows, head_dim, args.theta, args.factors, args.scale);
   float* gains = scratch<struct RopeGains>(2 * head_dim);
   const float* gain_q = gain_or_null<G>(c, args.gain_q, gains, head_dim);
   const float* gain_k = gain_or_null<G>(c, args.gain_k, gains + head_dim, head_dim);
@@ -102,7 +109,7 @@ void backward(const OpContext& c, const QkRopeBackward& args) {
   const T *d_out = c.in<T>(args.d_out), *qkv = in_or_null<T>(c, args.qkv);
   T* d_qkv = c.out<T>(args.d_qkv);
   const int32_t* positions = c.in<int32_t>(args.positions);
-  const RopeTable& table = rope_table(positions, num_rows, head_dim, args.theta);
+  const RopeTable& table = rope_table(positions, num_rows, head_dim, args.theta, args.factors, args.scale);
   float* gains = scratch<struct RopeGains>(2 * head_dim);
   const float* gain_q = gain_or_null<G>(c, args.gain_q, gains, head_dim);
   const float* gain_k = gain_or_null<G>(c, args.gain_k, gains + head_dim, head_dim);

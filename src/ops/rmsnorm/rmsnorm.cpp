@@ -28,12 +28,16 @@ void rmsnorm_forward(Program& g, Stream stream, const RmsNormForward& args) {
   check_same(g, args.x, {args.residual, args.sum, args.y});
   check_gain(g, args.x, args.gain, args.rstd);
   MOESAIC_CHECK(!args.residual || args.sum, "a residual needs somewhere to put the sum");
+  MOESAIC_CHECK(!args.bias || (g.device() != DeviceKind::cuda && g.dtype(args.bias) == g.dtype(args.gain) &&
+                               g.shape(args.bias).numel() == g.shape(args.x)[-1]));
   g.add({.name = "rmsnorm_forward",
          .streams = {stream},
-         .accesses = accesses(
-             {in(args.x), in(args.residual), in(args.gain), out(args.sum), out(args.y), out(args.rstd)}),
-         .cost = {.operations = (args.residual ? 5.0 : 4.0) * static_cast<double>(g.shape(args.x).numel()),
-                  .bytes = bytes_of(g, {args.x, args.residual, args.gain, args.sum, args.y, args.rstd})},
+         .accesses = accesses({in(args.x), in(args.residual), in(args.gain), in(args.bias), out(args.sum),
+                               out(args.y), out(args.rstd)}),
+         .cost = {.operations = ((args.residual ? 5.0 : 4.0) + (args.bias ? 2.0 : 0.0)) *
+                                static_cast<double>(g.shape(args.x).numel()),
+                  .bytes = bytes_of(
+                      g, {args.x, args.residual, args.gain, args.bias, args.sum, args.y, args.rstd})},
          .run = body(g, rmsnorm_forward_cpu, rmsnorm_forward_cuda, args)});
 }
 
@@ -48,16 +52,19 @@ void rmsnorm_backward(Program& g, Stream stream, const RmsNormBackward& given) {
   check_same(g, args.x, {args.dy, args.add, args.dx});
   check_gain(g, args.x, args.gain, args.rstd);
   MOESAIC_CHECK(g.dtype(args.dgain) == DType::f32 && g.shape(args.dgain).numel() == g.shape(args.x)[-1]);
+  MOESAIC_CHECK(!args.d_bias || (g.device() != DeviceKind::cuda && g.dtype(args.d_bias) == DType::f32 &&
+                                 g.shape(args.d_bias).numel() == g.shape(args.x)[-1]));
   args.scratch =
       scratch(g, "rmsnorm_backward",
               4 * g.shape(args.x)[-1] * rmsnorm_backward_blocks(g.shape(args.x).rows(), g.shape(args.x)[-1]));
   g.add({.name = "rmsnorm_backward",
          .streams = {stream},
          .accesses = accesses({in(args.dy), in(args.x), in(args.gain), in(args.rstd), in(args.add),
-                               out(args.dx), inout(args.dgain), out(args.scratch)}),
-         .cost = {.operations = (args.add ? 11.0 : 10.0) * static_cast<double>(g.shape(args.x).numel()),
+                               out(args.dx), inout(args.dgain), inout(args.d_bias), out(args.scratch)}),
+         .cost = {.operations = ((args.add ? 11.0 : 10.0) + (args.d_bias ? 4.0 : 0.0)) *
+                                static_cast<double>(g.shape(args.x).numel()),
                   .bytes = bytes_of(g, {args.dy, args.x, args.gain, args.rstd, args.add, args.dx}) +
-                           2 * bytes_of(g, {args.dgain})},
+                           2 * bytes_of(g, {args.dgain, args.d_bias})},
          .run = body(g, rmsnorm_backward_cpu, rmsnorm_backward_cuda, args)});
 }
 

@@ -27,6 +27,8 @@ Shape check_router(const Program& g, Handle logits, Handle indices, Handle weigh
   MOESAIC_CHECK(config.num_groups_kept <= config.num_groups && K > 0 && K <= allowed, "{} of {} experts", K,
                 allowed);
   MOESAIC_CHECK(!config.softmax_after_topk || config.score == ScoreFunction::softmax);
+  MOESAIC_CHECK(config.score != ScoreFunction::sparsemixer ||
+                (g.device() != DeviceKind::cuda && K == 2 && !config.renormalize && config.num_groups == 1));
   return {T, K};
 }
 
@@ -35,6 +37,7 @@ Shape check_router(const Program& g, Handle logits, Handle indices, Handle weigh
 void router_forward(Program& g, Stream stream, const RouterForward& args) {
   check_router(g, args.logits, args.indices, args.weights, args.probs, args.lse, args.config);
   check_f32(g, args.bias, {g.shape(args.logits)[-1]});
+  MOESAIC_CHECK(!args.bias || args.config.score != ScoreFunction::sparsemixer);
   g.add({.name = "router_forward",
          .streams = {stream},
          .accesses = accesses({in(args.logits), in(args.bias), out(args.indices), out(args.weights),

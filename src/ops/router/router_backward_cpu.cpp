@@ -65,9 +65,15 @@ void router_backward_cpu(const OpContext& c, const RouterBackward& args) {
       for (int64_t x = 0; x < E; ++x) d_logits[x] = d_score[x] * score[x] * (1 - score[x]);
     } else {
       for (int64_t x = 0; x < E; ++x) d_score[x] = d_probs ? d_probs[x] : 0;
-      if (!config.softmax_after_topk)
+      const bool mixes = config.score == ScoreFunction::sparsemixer;
+      if (!config.softmax_after_topk && !mixes)
         add_weight_gradient(config, chosen, probs, weight, d_weight, K, d_score);
       softmax_gradient(probs, d_score, d_logits, E);
+      if (mixes) {
+        const auto scale = static_cast<float>(config.weight_scale);
+        const float scaled[] = {scale * d_weight[0], scale * d_weight[1]};
+        sparsemixer_backward(logits, E, static_cast<float>(config.sparsemixer_eps), scaled, score, d_logits);
+      }
     }
     if (config.softmax_after_topk) {
       const auto scale = static_cast<float>(config.weight_scale);

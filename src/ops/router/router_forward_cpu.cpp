@@ -85,6 +85,12 @@ void router_forward_cpu(const OpContext& c, const RouterForward& args) {
       for (int64_t x = 0; x < E; ++x) row[x] = fast_sigmoid(logits[x]);
 
     s.keys.resize(static_cast<size_t>(E));
+    if (config.score == ScoreFunction::sparsemixer) {
+      sparsemixer_forward(logits, E, static_cast<float>(config.sparsemixer_eps), s.keys.data(), chosen,
+                          weight);
+      for (int64_t k = 0; k < K; ++k) weight[k] *= scale;
+      return;
+    }
     for (int64_t x = 0; x < E; ++x) {
       const float key = row[x] + (bias ? bias[x] : 0);
       s.keys[static_cast<size_t>(x)] = std::isnan(key) ? kLowest : key;

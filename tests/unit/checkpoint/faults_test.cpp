@@ -241,7 +241,7 @@ TEST(RestoreFaults, AFileShortenedWhileItIsReadIsAnError) {
   memory.truncate(file, 100);
   memory.close(file);
   std::vector<std::byte> bytes(static_cast<size_t>(open.size()));
-  EXPECT_THAT(io_error_of([&] { open.read(0, bytes, "the shard"); }), HasSubstr("cut short"));
+  EXPECT_THAT(io_error_of([&] { open.read(0, bytes, "the shard"); }), HasSubstr("cut while in use"));
   EXPECT_THAT(io_error_of([&] { reader.verify_contents(); }), HasSubstr(shard));
 }
 

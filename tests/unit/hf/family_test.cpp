@@ -74,7 +74,7 @@ TEST(Family, ReadsThePublishedDeepseek) {
 }
 
 TEST(Family, WritesWhatItReadsForEachFamily) {
-  for (const json& config : {mixtral_json(), qwen3_moe_json(), deepseek_json()}) {
+  for (const json& config : {mixtral_json(), qwen3_moe_json(), deepseek_json(), phimoe_json()}) {
     const ModelConfig model = model_of(config);
     const Family& family = family_for(model);
     EXPECT_EQ(family.model_type, config["model_type"]);
@@ -102,6 +102,25 @@ TEST(Family, TakesDefaultsWhereKeysAreMissing) {
   EXPECT_FALSE(model.router.renormalize);
   EXPECT_EQ(model.num_kv_heads, 4);
   EXPECT_EQ(model.head_dim, 4);
+}
+
+TEST(Family, ReadsLayerNormBiasesAndLongRopeOfPhi) {
+  const ModelConfig model = model_of(phimoe_json());
+  EXPECT_TRUE(model.layer_norm && model.attention_bias && model.head_bias);
+  EXPECT_EQ(model.router.score, ScoreFunction::sparsemixer);
+  EXPECT_EQ(model.router.sparsemixer_eps, 0.01);
+  EXPECT_EQ(model.long_rope.original_len, 16);
+  EXPECT_THAT(model.long_rope.short_factors, ElementsAre(1.0, 1.25));
+  EXPECT_THAT(model.long_rope.long_factors, ElementsAre(1.5, 4.0));
+  EXPECT_EQ(model.long_rope.short_scale, 1.125);
+  EXPECT_EQ(model.long_rope.long_scale, 1.25);
+  json five = phimoe_json();
+  five["rope_parameters"] = five["rope_scaling"];
+  five["rope_parameters"]["rope_type"] = "longrope";
+  five["rope_parameters"]["rope_theta"] = 1e4;
+  for (const char* key : {"rope_scaling", "rope_theta"}) five.erase(key);
+  five["rope_parameters"].erase("type");
+  EXPECT_EQ(text(model_of(five)), text(model));
 }
 
 TEST(Family, ReadsLeadingDenseLayersOfQwen3) {
@@ -146,6 +165,11 @@ TEST(Family, RefusesByNameAndValueWhatWouldChangeTheModel) {
       {with(deepseek_json(), "n_group", 8), "n_group", "8"},
       {with(deepseek_json(), "n_shared_experts", int64_t{1} << 62), "n_shared_experts",
        "4611686018427387904"},
+      {with(phimoe_json(), "rope_scaling", {{"type", "longrope"}, {"short_factor", {1}}}), "rope_scaling",
+       "long_factor"},
+      {with(phimoe_json(), "rope_scaling", {{"type", "su"}}), "rope_scaling", "su"},
+      {with(phimoe_json(), "num_experts_per_tok", 1), "top_k", "found 1"},
+      {with(mixtral_json(), "lm_head_bias", true), "lm_head_bias", "true"},
       {with(mixtral_json(), "vocab_size", int64_t{1} << 40), "vocab", "1099511627776"},
       {with(mixtral_json(), "num_experts_per_tok", 5), "top_k", "5"},
   };
@@ -192,6 +216,10 @@ TEST(Family, NamesTensorsAsTheirFilesDo) {
   EXPECT_EQ(name(2, "layers.0.dense.w1"), "model.layers.0.mlp.gate_proj.weight");
   EXPECT_EQ(name(2, "layers.3.shared.w2"), "model.layers.3.mlp.shared_experts.down_proj.weight");
   EXPECT_EQ(name(2, "layers.3.attention.o"), "model.layers.3.self_attn.o_proj.weight");
+  EXPECT_EQ(name(3, "layers.3.attention.norm_bias"), "model.layers.3.input_layernorm.bias");
+  EXPECT_EQ(name(3, "layers.3.attention.q_bias"), "model.layers.3.self_attn.q_proj.bias");
+  EXPECT_EQ(name(3, "final_norm_bias"), "model.norm.bias");
+  EXPECT_EQ(name(3, "head_bias"), "lm_head.bias");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "base/input.h"
+#include "base/input_stream.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/file.h"
 #include "support/temp_folder.h"
 #include "support/thrown.h"
 
