@@ -143,6 +143,18 @@ TEST(ReportPage, LinesCanBeDrawnOverTokensOrHours) {
   EXPECT_NEAR(last_x(PageX::hours), 8 * 0.5 / 3600, 1e-9);
 }
 
+TEST(ReportPage, ShowsMfuInPercentWhereItIsKnown) {
+  const TempFolder folder;
+  make_folders(folder / "a");
+  spit(folder / "a/metrics.jsonl",
+       "{\"step\":0,\"loss\":2,\"mfu\":0.42}\n{\"step\":1,\"loss\":2,\"mfu\":0.375}\n");
+  const std::string text = page_of({folder / "a"});
+  EXPECT_THAT(text, HasSubstr("<b>42.0 %</b>"));
+  EXPECT_THAT(text, HasSubstr("<b>MFU</b>"));
+  EXPECT_EQ(data_of(HtmlCheck(text))["charts"].back()["series"][0]["y"], (nlohmann::json{42, 37.5}));
+  EXPECT_THAT(page_of({folder / "a"}), Not(HasSubstr("<b>Learning rate</b>")));
+}
+
 TEST(ReportPage, SmallAndOddRunsGiveAPageToo) {
   const TempFolder folder;
   const auto page_for = [&](const std::string& metrics) {
