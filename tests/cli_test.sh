@@ -116,7 +116,7 @@ expect 0 "runs/a/report.html" report runs/a
 expect 0 "both.html" report runs/a runs/a --x tokens --out both.html
 expect 1 "runs/b is not the folder of a run" report runs/b
 expect 2 "runs is required" report
-expect 2 "weeks not in {step,tokens,hours}" report runs/a --x weeks
+expect 2 "weeks not in {step,tokens,time}" report runs/a --x weeks
 expect 0 "line" generate runs/a --prompt line --tokens 5
 
 # To Hugging Face and back, and a run that starts from it.

@@ -6,7 +6,7 @@ namespace moesaic::cli {
 namespace {
 
 PageX x_of(const std::string& name) {
-  return name == "tokens" ? PageX::tokens : name == "hours" ? PageX::hours : PageX::step;
+  return name == "tokens" ? PageX::tokens : name == "time" ? PageX::time : PageX::step;
 }
 
 }  // namespace
@@ -31,8 +31,8 @@ void add_report(CLI::App& app) {
       ->option_text("RUN...");
   command->add_option("--out", options->out, "the page; by default report.html in the first run's folder")
       ->option_text("FILE");
-  command->add_option("--x", options->x, "what lines are drawn over: step, tokens or hours (of training)")
-      ->check(CLI::IsMember({"step", "tokens", "hours"}))
+  command->add_option("--x", options->x, "what lines are drawn over: step, tokens or time (of training)")
+      ->check(CLI::IsMember({"step", "tokens", "time"}))
       ->option_text("NAME = step");
   command
       ->add_option("--trace-step", options->trace_step,

@@ -29,14 +29,11 @@ void LoadHistory::add(int64_t step, const std::vector<std::vector<double>>& load
 void LoadHistory::merge_pairs() {
   width_ *= 2;
   for (size_t i = 0; i < columns_.size(); ++i) {
-    if (i % 2 == 0) {
-      columns_[i / 2].swap(columns_[i]);
-    } else if (columns_[i / 2].empty()) {
+    if (i % 2 == 0 || columns_[i / 2].empty()) {
       columns_[i / 2].swap(columns_[i]);
     } else {
       for (size_t k = 0; k < columns_[i].size(); ++k) columns_[i / 2][k] += columns_[i][k];
     }
-    if (i / 2 != i) columns_[i].clear();
   }
   columns_.resize((columns_.size() + 1) / 2);
 }

@@ -12,6 +12,8 @@
 namespace moesaic {
 namespace {
 
+constexpr double kLongest = 1e10;  // seconds: numbers in a file may say anything
+
 struct Fact {
   std::string name, value, more;  // value "" where unknown
 };
@@ -104,13 +106,14 @@ std::vector<Fact> facts_of(const RunData& run) {
   for (size_t i = 0; i < m.size(); ++i)
     if (is_shown(m.tokens_per_s[i] * m.seconds[i])) tokens += m.tokens_per_s[i] * m.seconds[i];
   facts.push_back({"Tokens", format_count(tokens), ""});
-  facts.push_back({"Training time", format_seconds(sum_of(m.seconds)),
-                   run.setting("run.device") == "" ? "" : "on " + unquoted(run.setting("run.device"))});
+  facts.push_back({"Training time", format_seconds(std::clamp(sum_of(m.seconds), 0.0, kLongest)),
+                   run.setting("run.device").empty() ? "" : "on " + unquoted(run.setting("run.device"))});
   facts.push_back(loss_fact(m));
   facts.push_back(held_out_fact(m));
   const auto rate = median_of(m.tokens_per_s), step_time = median_of(m.seconds), mfu = median_of(m.mfu);
-  facts.push_back({"Tokens/s", rate ? format_count(*rate) : "",
-                   step_time ? "median; a step " + format_seconds(*step_time) : ""});
+  facts.push_back(
+      {"Tokens/s", rate ? format_count(*rate) : "",
+       step_time ? "median; a step " + format_seconds(std::clamp(*step_time, 0.0, kLongest)) : ""});
   facts.push_back({"MFU", mfu ? fmt::format("{:.1f} %", 100 * *mfu) : "", mfu ? "median" : "no peak known"});
   facts.push_back(memory_fact(run));
   return facts;
@@ -130,6 +133,7 @@ std::string cards(const RunData& run) {
 
 std::string table(const std::vector<RunData>& runs) {
   std::vector<std::vector<Fact>> all;
+  all.reserve(runs.size());
   for (const RunData& run : runs) all.push_back(facts_of(run));
   const auto& widest = *std::max_element(all.begin(), all.end(),
                                          [](const auto& a, const auto& b) { return a.size() < b.size(); });

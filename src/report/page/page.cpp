@@ -103,6 +103,7 @@ void write_report(const std::vector<std::string>& folders, std::optional<int64_t
                        "{} runs were named, but a page holds at most {}: name fewer", folders.size(),
                        kMaxRuns);
   std::vector<RunData> runs;
+  runs.reserve(folders.size());
   for (const std::string& folder : folders) runs.push_back(read_run(folder, trace_step));
   AtomicFile file(path);
   file.write(report_page(std::move(runs), options));

@@ -10,7 +10,7 @@
 
 namespace moesaic {
 
-enum class PageX { step, tokens, hours };  // what lines are drawn over: steps, tokens seen, hours of training
+enum class PageX { step, tokens, time };  // what lines are drawn over: steps, tokens seen, time of training
 
 struct PageOptions {
   PageX x = PageX::step;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -14,28 +15,39 @@ namespace {
 
 constexpr size_t kSeriesBudget = 2500;  // buckets of one kind of line, over all runs
 
-const char* name_of(PageX x) {
-  switch (x) {
-    case PageX::step:
-      return "step";
-    case PageX::tokens:
-      return "tokens";
-    case PageX::hours:
-      return "hours of training";
+/// What lines are drawn over: how it is called, and what a step or a second of training is worth.
+struct XAxisKind {
+  PageX x;
+  const char* name;
+  double unit = 1;  // seconds, where it is time
+};
+
+/// Of time, the unit that suits the longest run.
+XAxisKind kind_of(const std::vector<RunData>& runs, PageX x) {
+  if (x == PageX::step) return {x, "step"};
+  if (x == PageX::tokens) return {x, "tokens"};
+  double longest = 0;
+  for (const RunData& run : runs) {
+    double sum = 0;
+    for (const double seconds : run.metrics.seconds) sum += seconds > 0 && is_shown(seconds) ? seconds : 0;
+    longest = std::max(longest, sum);
   }
-  return "";
+  if (longest < 180) return {x, "seconds of training"};
+  if (longest < 3 * 3600) return {x, "minutes of training", 60};
+  return {x, "hours of training", 3600};
 }
 
 /// What each step of a run is drawn over; never falls.
-std::vector<double> x_of(const RunData& run, PageX x) {
+std::vector<double> x_of(const RunData& run, const XAxisKind& kind) {
   const MetricColumns& m = run.metrics;
-  if (x == PageX::step) return m.step;
+  if (kind.x == PageX::step) return m.step;
   std::vector<double> values;
+  values.reserve(m.size());
   double sum = 0;
   for (size_t i = 0; i < m.size(); ++i) {
-    const double more = x == PageX::tokens ? m.tokens_per_s[i] * m.seconds[i] : m.seconds[i] / 3600;
+    const double more = kind.x == PageX::tokens ? m.tokens_per_s[i] * m.seconds[i] : m.seconds[i] / kind.unit;
     if (more > 0 && is_shown(more)) sum += more;
-    values.push_back(x == PageX::tokens ? std::round(sum) : sum);
+    values.push_back(kind.x == PageX::tokens ? std::round(sum) : sum);
   }
   return values;
 }
@@ -43,14 +55,14 @@ std::vector<double> x_of(const RunData& run, PageX x) {
 class Charts {
  public:
   Charts(const std::vector<RunData>& runs, PageX x, nlohmann::ordered_json& data)
-      : runs_(runs), x_(x), data_(data) {
-    for (const RunData& run : runs) xs_.push_back(x_of(run, x));
+      : runs_(runs), x_(kind_of(runs, x)), data_(data) {
+    for (const RunData& run : runs) xs_.push_back(x_of(run, x_));
   }
 
   ChartSpec spec(std::string title, std::string unit = "", std::string explanation = "") const {
     ChartSpec s;
     s.title = std::move(title), s.unit = std::move(unit), s.explanation = std::move(explanation),
-    s.x_name = name_of(x_);
+    s.x_name = x_.name;
     s.buckets = std::clamp<size_t>(kSeriesBudget / runs_.size(), 125, 500);
     return s;
   }
@@ -111,7 +123,7 @@ class Charts {
 
  private:
   const std::vector<RunData>& runs_;
-  const PageX x_;
+  const XAxisKind x_;
   nlohmann::ordered_json& data_;
   std::vector<std::vector<double>> xs_;
 };

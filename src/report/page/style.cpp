@@ -89,6 +89,7 @@ th,td{padding:5px 14px 5px 0;border-bottom:1px solid var(--line);vertical-align:
 tr:last-child td{border-bottom:0}
 .tall th{position:sticky;top:0;background:var(--card)}
 .numbers td{white-space:nowrap;font-variant-numeric:tabular-nums}
+.scroll+p{margin-top:12px}
 td small{display:block;color:var(--soft);font-size:11px}
 .overview{background:var(--card)}main>.scroll{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:6px 16px}
 .events td:last-child{overflow-wrap:anywhere;min-width:260px}.events td:not(:last-child){white-space:nowrap;font-variant-numeric:tabular-nums}

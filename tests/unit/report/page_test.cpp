@@ -131,7 +131,7 @@ TEST(ReportPage, ComparesRunsAndTellsTheirSettingsApart) {
               HasSubstr("All runs have the same configuration."));
 }
 
-TEST(ReportPage, LinesCanBeDrawnOverTokensOrHours) {
+TEST(ReportPage, LinesCanBeDrawnOverTokensOrTime) {
   const TempFolder folder;
   write_run(folder / "a", 8);
   const auto last_x = [&](PageX x) {
@@ -140,7 +140,24 @@ TEST(ReportPage, LinesCanBeDrawnOverTokensOrHours) {
   };
   EXPECT_EQ(last_x(PageX::step), 7);
   EXPECT_EQ(last_x(PageX::tokens), 8 * 500);
-  EXPECT_NEAR(last_x(PageX::hours), 8 * 0.5 / 3600, 1e-9);
+  EXPECT_EQ(last_x(PageX::time), 4);  // seconds
+  spit(folder / "a/metrics.jsonl",
+       "{\"step\":0,\"loss\":1,\"seconds\":600}\n{\"step\":1,\"loss\":1,\"seconds\":null}\n"
+       "{\"step\":2,\"loss\":1,\"seconds\":300}\n");
+  EXPECT_EQ(last_x(PageX::time), 15);  // minutes
+  EXPECT_THAT(page_of({folder / "a"}, {PageX::time}), HasSubstr("minutes of training"));
+}
+
+TEST(ReportPage, ShowsMfuInPercentWhereItIsKnown) {
+  const TempFolder folder;
+  make_folders(folder / "a");
+  spit(folder / "a/metrics.jsonl",
+       "{\"step\":0,\"loss\":2,\"mfu\":0.42}\n{\"step\":1,\"loss\":2,\"mfu\":0.375}\n");
+  const std::string text = page_of({folder / "a"});
+  EXPECT_THAT(text, HasSubstr("<b>42.0 %</b>"));
+  EXPECT_THAT(text, HasSubstr("<b>MFU</b>"));
+  EXPECT_EQ(data_of(HtmlCheck(text))["charts"].back()["series"][0]["y"], (nlohmann::json{42, 37.5}));
+  EXPECT_THAT(page_of({folder / "a"}), Not(HasSubstr("<b>Learning rate</b>")));
 }
 
 TEST(ReportPage, SmallAndOddRunsGiveAPageToo) {

@@ -3,10 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "base/error.h"
 #include "base/file.h"
+#include "base/rng.h"
 #include "report/event_log.h"
+#include "report/metrics.h"
+#include "report/page/page.h"
 #include "report/trace.h"
+#include "support/html_check.h"
 #include "support/temp_folder.h"
 
 namespace moesaic {
@@ -69,6 +75,44 @@ TEST(ReadRun, OneDamagedFileTakesNothingElseWithIt) {
               ElementsAre("2 lines of metrics.jsonl could not be read and are left out",
                           "3 lines of events.jsonl could not be read and are left out",
                           HasSubstr("run.json is damaged"), HasSubstr("step_1.json cannot be shown")));
+}
+
+TEST(ReadRun, TakesAnyDamageAndStillGivesAPage) {
+  const TempFolder folder;
+  const std::string names[] = {"metrics.jsonl", "events.jsonl", "run.json", "config.toml",
+                               "traces/step_1.json"};
+  make_folders(folder / "traces");
+  StepMetrics m;
+  m.expert_load = {{3, 1}, {2, 2}}, m.dropped = {1, 0}, m.memory_bytes = {{"parameters", 4096}},
+  m.val_loss = 2;
+  std::string lines;
+  for (m.step = 0; m.step < 8; ++m.step) lines += to_json_line(m) + "\n";
+  spit(folder / "metrics.jsonl", lines);
+  EventLog(folder / "events.jsonl").write({EventKind::restart, 3, "why"});
+  RunInfo info;
+  info.memory = {{{"parameters", 4096}, {"buffers", 256}}};
+  write_run_info(folder / "run.json", info);
+  spit(folder / "config.toml", "[optim]\nclip = 1.0\n");
+  write_chrome_trace(folder / "traces/step_1.json",
+                     {{"a", "b", 0, "compute", 0, 1, 0, 0}, {"c", "d", 1, "comm", 0, 2, 0, 0}});
+  const char* all = std::getenv("MOESAIC_FULL_MATRIX");
+  const uint64_t trials = all != nullptr && std::string_view(all) == "1" ? 3000 : 60;
+  constexpr std::string_view kBytes = "0123456789-+.eE[]{}:,\"\\<&/nul\n\xff";
+  for (const std::string& name : names) {
+    const std::string whole = slurp(folder / name);
+    for (uint64_t trial = 0; trial < trials; ++trial) {
+      uint64_t draw = 0;
+      const auto random = [&](uint64_t bound) { return random_below(bound, 5, trial, draw++); };
+      std::string damaged = whole;
+      for (uint64_t i = 0; i < 1 + trial % 8; ++i)
+        damaged[random(damaged.size())] = kBytes[random(kBytes.size())];
+      if (trial % 4 == 0) damaged.resize(random(damaged.size()));
+      spit(folder / name, damaged);
+      const test::HtmlCheck page(report_page({read_run(folder.path(), std::nullopt)}, {}));
+      ASSERT_EQ(page.problem, "") << name << ": " << damaged;
+    }
+    spit(folder / name, whole);
+  }
 }
 
 TEST(ReadRun, KeepsTheNewestOfVeryManyEvents) {
