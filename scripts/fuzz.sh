@@ -32,7 +32,7 @@ fuzz() {  # one target
   local target=$1 log=build/fuzz/$1.log corpus=build/fuzz/corpus/$1 seeds=()
   mkdir -p "$corpus" build/fuzz/findings
   [[ ! -d tests/fuzz/seeds/$target ]] || seeds=("tests/fuzz/seeds/$target")
-  if ! "build/fuzz/tests/fuzz/${target}_fuzz" -runs="$runs" -max_len=4096 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
+  if ! "build/fuzz/tests/fuzz/${target}_fuzz" -runs="$runs" -max_len=4096 -timeout=300 -rss_limit_mb=2048 -print_final_stats=1 \
     -artifact_prefix="build/fuzz/findings/$target-" "$corpus" "${seeds[@]}" >"$log" 2>&1; then
     echo "fuzz: $target: FAILED; see $log"
     return 1
