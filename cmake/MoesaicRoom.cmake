@@ -1,7 +1,10 @@
 # One room of src/ = one static library. A room may use only the rooms named in DEPS; tools/check_layers
 # holds the includes to the same list.
 add_library(moesaic_flags INTERFACE)
-set(CXX_FLAGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-stringop-overflow -Wno-missing-field-initializers
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  set(ONLY_GNU -Wno-stringop-overflow)
+endif()
+set(CXX_FLAGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor ${ONLY_GNU} -Wno-missing-field-initializers
               -fno-math-errno -fno-trapping-math -ffp-contract=fast)
 if(MOESAIC_WERROR)
   list(APPEND CXX_FLAGS -Werror)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that Moesaic needs and that are missing and, where nvcc is, headers from PyPI into .deps/.
 # Usage: scripts/setup.sh [--dev]
-#   --dev: also clang-format and clang-tidy, which only tools/lint needs.
+#   --dev: also clang and its tools, which only tools/lint and scripts/fuzz.sh need.
 # Run again at any time: with everything in place it does nothing, and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +13,7 @@ optional=(ccache mold jargon-text)
 
 case ${1:-} in
   "") ;;
-  --dev) required+=(clang-format clang-tidy) ;;
+  --dev) required+=(clang-format clang-tidy clang libclang-rt-dev) ;;
   -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
   *) echo "setup: unknown option $1; see scripts/setup.sh --help" >&2; exit 2 ;;
 esac

@@ -23,9 +23,9 @@ expect() {
   [[ $status == "$code" ]] && grep -qF -- "$text" output.txt || fail "$*: expected exit code $code and \"$text\", found $status" output.txt
 }
 
-# Starts a long run of four processes in the background ($process); returns once it has made some steps.
+# Starts a long run of four processes in the background ($process); returns once it has made some steps. More arguments: options.
 start() {
-  "$moesaic" train run.toml --processes 4 --set "run.name=$1" --set train.steps=1000000 --set train.save_every=0 >"$1.txt" 2>&1 &
+  "$moesaic" train run.toml --processes 4 --set "run.name=$1" --set train.steps=1000000 --set train.save_every=0 "${@:2}" >"$1.txt" 2>&1 &
   process=$!
   local i
   for ((i = 0; i < 600; ++i)); do
@@ -106,6 +106,22 @@ for rank in 0 2; do
   grep -q "rank $rank (step .* is gone" "k$rank.txt" || fail "rank $rank is not named" "k$rank.txt"
   expect_none_left "k$rank"
 done
+# A rank that is stopped is killed in time, and the job goes on; a signal then ends it for good.
+start stopped --restart 2 --set run.comm_timeout=1 --set train.save_every=2
+kill -STOP "$(child 1)"
+for ((i = 0; i < 200; ++i)); do
+  grep -q "resumed at step" stopped.txt && break
+  sleep 0.05
+done
+grep -q "rank 1 (step .* was not heard of for 1 s" stopped.txt || fail "the stopped rank is not named" stopped.txt
+grep -q '"event":"failure".*restart 1 (1 of 2 without a new checkpoint) goes on from step' runs/stopped/events.jsonl || fail "no event tells of the restart" stopped.txt
+sleep 1
+kill -TERM "$process"
+wait "$process"
+[[ $? == 130 ]] || fail "SIGTERM did not give exit code 130 under --restart" stopped.txt
+[[ $(grep -c '"event":"failure"' runs/stopped/events.jsonl) == 1 ]] || fail "a signal is no failure" stopped.txt
+expect_none_left stopped
+
 start parent
 { kill -KILL "$process" && wait "$process"; } 2>/dev/null
 expect_none_left parent

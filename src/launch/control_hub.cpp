@@ -3,6 +3,11 @@
 #include "base/error.h"
 
 namespace moesaic {
+namespace {
+
+constexpr double kSecondsBetweenLooks = 0.02;  // at all ranks: there may be thousands
+
+}  // namespace
 
 ControlHub::ControlHub(int64_t size, double silence, Out out)
     : peers_(static_cast<size_t>(size)), watch_(size), silence_(silence), out_(std::move(out)) {}
@@ -55,12 +60,11 @@ void ControlHub::on_text(int64_t rank, const Frame& frame) {
   if (from.here || frame.numbers[0] != round_)
     return abort(0, fmt::format("{} came to agreement {} of all ranks instead of {}", tell(rank),
                                 frame.numbers[0], round_ + from.here));
-  ++num_here_;
+  if (num_here_++ == 0) first_here_ = rank;
   from.here = true;
   from.where = frame.texts[0], from.text = frame.texts[1];
-  for (int64_t r = 0; r < size(); ++r)
-    if (peer(r).here && peer(r).where != from.where)
-      return abort(0, different_agreements(tell(rank), from.where, tell(r), peer(r).where));
+  if (const Peer& first = peer(first_here_); first.where != from.where)
+    return abort(0, different_agreements(tell(rank), from.where, tell(first_here_), first.where));
   if (num_here_ < size()) return;
   Frame all{FrameKind::texts, {round_}, {}};
   int64_t bytes = 0;
@@ -86,7 +90,8 @@ void ControlHub::on_lost(int64_t rank) {
 }
 
 void ControlHub::tick(double now) {
-  if (aborted_ || !begun_ || all_finished()) return;
+  if (aborted_ || !begun_ || all_finished() || now < next_look_) return;
+  next_look_ = now + kSecondsBetweenLooks;
   for (int64_t r = 0; r < size(); ++r)
     if (now - peer(r).heard > silence_)
       return abort(0,

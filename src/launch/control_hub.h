@@ -48,7 +48,8 @@ class ControlHub {
   double silence_;
   Out out_;
   bool begun_ = false, aborted_ = false;
-  int64_t round_ = 0, num_here_ = 0, num_finished_ = 0;
+  int64_t round_ = 0, num_here_ = 0, first_here_ = 0, num_finished_ = 0;
+  double next_look_ = 0;
 };
 
 }  // namespace moesaic

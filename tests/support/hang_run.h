@@ -53,6 +53,10 @@ inline BatchSource random_source(const Config& config) {
   };
 }
 
+inline void save_now(Session& session, const std::string& folder, int64_t step) {
+  save_checkpoint(session, folder, {.step = step}, 2);
+}
+
 /// What the trainer does with its ranks.
 inline void train_with_fault(const std::string& text) {
   std::istringstream words(text);
@@ -75,7 +79,7 @@ inline void train_with_fault(const std::string& text) {
       rank.control.set_operation("agree on the next step");
       rank.control.barrier();
       session.step(random_source(config), step * config.train.global_batch, 0.1);
-      if (step % 2 == 0) save_checkpoint(session, folder, {.step = step + 1}, 2);
+      if (step % 2 == 0) save_now(session, folder, step + 1);
     }
   });
 }

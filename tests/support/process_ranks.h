@@ -131,9 +131,10 @@ class ProcessRanks {
     for (char** variable = environ; *variable != nullptr; ++variable)
       if (const std::string text = *variable; all.count(text.substr(0, text.find('='))) == 0)
         environment.push_back(text);
-    for (const auto& [name, value] : all) environment.push_back(name + "=" + value);
+    for (const auto& [name, value] : all) environment.push_back(fmt::format("{}={}", name, value));
     const auto pointers = [](std::vector<std::string>& texts) {
       std::vector<char*> at;
+      at.reserve(texts.size() + 1);
       for (std::string& text : texts) at.push_back(text.data());
       at.push_back(nullptr);
       return at;

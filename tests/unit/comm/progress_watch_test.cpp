@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "base/rng.h"
+
 namespace moesaic::test {
 namespace {
 
@@ -126,6 +130,28 @@ TEST(ProgressWatch, AWaitThatEndsStartsTheClockAnew) {
   job.waits(1, "", 9);
   EXPECT_EQ(job.watch.overdue(18), "");
   EXPECT_THAT(job.watch.overdue(20), HasSubstr("rank 1"));
+}
+
+TEST(ProgressWatch, RandomDelaysAreNoHang) {
+  // 10,000 steps of one operation, one to four times as long as it might be, with a limit of five median steps and nothing else:
+  // looked at whenever something happens, and just before.
+  Job job(4);
+  double now = 0;
+  for (int64_t r = 0; r < 4; ++r) job.limit(r, 5 * 3.4, 0);
+  for (uint64_t step = 0; step < 10'000; ++step) {
+    std::vector<std::pair<double, int64_t>> ends;
+    for (int64_t r = 0; r < 4; ++r) {
+      job.works(r, "step", now);
+      ends.emplace_back(now + 1 + 3 * random_uniform(9, step, static_cast<uint64_t>(r)), r);
+    }
+    std::sort(ends.begin(), ends.end());
+    for (const auto& [end, rank] : ends) {
+      ASSERT_EQ(job.watch.overdue(end), "") << step;
+      job.waits(rank, "all ranks to join barrier", end);
+      now = end;
+    }
+    ASSERT_EQ(job.watch.overdue(now), "") << step;
+  }
 }
 
 TEST(ProgressWatch, AllThatHaveEndedIsNoFault) {

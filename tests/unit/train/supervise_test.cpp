@@ -25,7 +25,8 @@ using testing::SizeIs;
 void publish_checkpoint(const std::string& run, int64_t step) {
   const CheckpointWriter writer(run + "/checkpoints", step);
   writer.begin();
-  writer.publish({writer.write_shard(0, {})}, nlohmann::json::object());
+  const std::vector<ShardInfo> shards{writer.write_shard(0, {})};
+  writer.publish(shards, nlohmann::json::object());
 }
 
 /// A process of a job: logs two steps more than the last whole checkpoint, saves after the first of them ("saves"), and ends as
