@@ -27,6 +27,7 @@ class Saver {
   struct Saved {
     int64_t step;
     std::string path;
+    double held;  // seconds that this rank spent in the calls below for it, instead of training
   };
 
   /// Saves go into `folder` ("runs/x/checkpoints"); the newest `keep_last` stay. Takes the snapshot's memory. `session`
@@ -49,6 +50,8 @@ class Saver {
 
  private:
   enum class Phase { none, begin, write, publish };
+  class Held;  // adds its lifetime to held_
+  std::optional<Saved> look();
   /// Enters a phase; `work` is this rank's part of it, if it has one, and runs in a thread.
   void enter(Phase phase, bool mine, std::function<std::string()> work);
   void enter_publish(std::vector<std::string> infos);
@@ -64,6 +67,7 @@ class Saver {
   Phase phase_ = Phase::none;
   std::optional<CheckpointWriter> writer_;
   RunState state_;
+  double held_ = 0;
   std::string told_;  // to the others, of this rank's part of the phase
   std::string info_;  // what its part returned: after writing, its ShardInfo
   // Last: its end waits for the thread, which uses the rest.
