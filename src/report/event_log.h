@@ -13,7 +13,7 @@ enum class EventKind {
   restart,  // a resumed run goes on at this step
   skip,     // NaN or Inf: this step updated nothing
   repeat,   // this step is run again with a larger bound on rows
-  save,     // a checkpoint was published after this step
+  save,     // the checkpoint of this step was published
   stop,     // the run ended after this step
   failure,  // ranks died or hung: the run goes back to this step, or is given up
 };

@@ -21,6 +21,18 @@ constexpr std::chrono::milliseconds kShortestWait{1}, kLongestWait{250};  // bet
 
 }  // namespace
 
+class Saver::Held {
+ public:
+  explicit Held(double& total) : total_(total) {}
+  ~Held() { total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+ private:
+  double& total_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
 Saver::Saver(Session& session, std::string folder, int64_t keep_last, double timeout)
     : session_(session),
       folder_(std::move(folder)),
@@ -48,6 +60,8 @@ void Saver::end_part() {
 
 void Saver::start(const RunState& state) {
   MOESAIC_CHECK(!busy(), "a save is under way");
+  held_ = 0;
+  const Held held(held_);
   snapshot_.take();
   state_ = state;
   writer_.emplace(folder_, state.step);
@@ -58,6 +72,16 @@ void Saver::start(const RunState& state) {
 }
 
 std::optional<Saver::Saved> Saver::advance() {
+  std::optional<Saved> saved;
+  {
+    const Held held(held_);
+    saved = look();
+  }
+  if (saved) saved->held = held_;
+  return saved;
+}
+
+std::optional<Saver::Saved> Saver::look() {
   if (!busy()) return std::nullopt;
   end_part();
   Control& control = session_.rank().control;
@@ -82,7 +106,7 @@ std::optional<Saver::Saved> Saver::advance() {
       return std::nullopt;
     default:
       phase_ = Phase::none;
-      return Saved{state_.step, writer_->path()};
+      return Saved{state_.step, writer_->path(), 0};
   }
 }
 
@@ -118,7 +142,10 @@ std::optional<Saver::Saved> Saver::finish() {
   using Clock = std::chrono::steady_clock;
   auto begin = Clock::now();
   for (auto wait = kShortestWait; busy(); wait = std::min(2 * wait, kLongestWait)) {
-    if (part_.valid()) part_.wait_for(wait);
+    {
+      const Held held(held_);
+      if (part_.valid()) part_.wait_for(wait);
+    }
     const Phase before = phase_;
     if (auto saved = advance()) return saved;
     if (phase_ != before) begin = Clock::now();

@@ -27,6 +27,7 @@ class Saver {
   struct Saved {
     int64_t step;
     std::string path;
+    double held;  // seconds that this rank spent in the calls below for it, instead of training
   };
 
   /// Saves go into `folder` ("runs/x/checkpoints"); the newest `keep_last` stay. `timeout`: seconds that finish() waits for a
@@ -50,6 +51,8 @@ class Saver {
 
  private:
   enum class Phase { none, begin, write, publish };
+  class Held;  // adds its lifetime to held_
+  std::optional<Saved> look();
   /// Enters a phase; `work` is this rank's part of it, if it has one, and runs in a thread.
   void enter(Phase phase, bool mine, std::function<std::string()> work);
   void enter_publish(std::vector<std::string> infos);
@@ -66,6 +69,7 @@ class Saver {
   Phase phase_ = Phase::none;
   std::optional<CheckpointWriter> writer_;
   RunState state_;
+  double held_ = 0;
   std::string told_;  // to the others, of this rank's part of the phase
   std::string busy_;  // the ranks that had not ended theirs when last asked: "1, 3"
   std::string info_;  // what its part returned: after writing, its ShardInfo

@@ -52,6 +52,7 @@ void for_each_router_bias(Stage& stage, const F& f) {
 /// The extents of a shape.
 inline std::vector<int64_t> extents(const Shape& shape) {
   std::vector<int64_t> all;
+  all.reserve(static_cast<size_t>(shape.num_dims()));
   for (int i = 0; i < shape.num_dims(); ++i) all.push_back(shape[i]);
   return all;
 }

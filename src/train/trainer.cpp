@@ -247,7 +247,9 @@ class Trainer {
     if (!saved) return;
     summary_.checkpoint = saved->path;
     if (log_)
-      log_->event(EventKind::save, saved->step, fmt::format("saved step {} to {}", saved->step, saved->path));
+      log_->event(EventKind::save, saved->step,
+                  fmt::format("saved step {} to {}; training stood still for {:.3f} s", saved->step,
+                              saved->path, saved->held));
   }
 
   void report(const StepMetrics& metrics) {
