@@ -28,7 +28,7 @@ bool is_model(const std::string& path) {
 std::string file_in(const std::string& folder) {
   std::string model;
   for (const std::string& name : list_folder(folder)) {
-    const std::string path = (std::filesystem::path(folder) / name).string();
+    std::string path = (std::filesystem::path(folder) / name).string();
     if (name == "tokenizer.json") return path;
     if (!is_model(name)) continue;
     require<ConfigError>(model.empty(), "the folder {} holds {} and {}: name the one to use", folder, model,

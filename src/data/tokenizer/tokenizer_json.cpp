@@ -270,13 +270,9 @@ std::string end_token_beside(const std::string& path) {
 }  // namespace
 
 std::string_view usual_end_token(size_t i) {
-  constexpr std::string_view kUsual[] = {"<|endoftext|>",
-                                         "</s>",
-                                         "<|end_of_text|>",
-                                         "<eos>",
-                                         "<|eos|>",
-                                         "<\xEF\xBD\x9C"
-                                         "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"};
+  constexpr std::string_view kUsual[] = {"<|endoftext|>",   "</s>",
+                                         "<|end_of_text|>", "<eos>",
+                                         "<|eos|>",         "<｜end▁of▁sentence｜>"};  // U+FF5C and U+2581
   return i < std::size(kUsual) ? kUsual[i] : std::string_view();
 }
 

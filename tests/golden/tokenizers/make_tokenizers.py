@@ -12,6 +12,7 @@ corpus.bin       texts, some of them broken UTF-8, each followed by the byte 0x1
 """
 import io
 import json
+import os
 import pathlib
 
 import sentencepiece
@@ -155,7 +156,8 @@ def sentencepiece_models():
                                      "user_defined_symbols": ["<|im_start|>", "word", "  "]}
     rules = "".join(" ".join(f"{ord(c):X}" for c in a) + "\t" + " ".join(f"{ord(c):X}" for c in b) + "\n"
                     for a, b in [("ﬁ", "fi"), ("e\u0301", "é"), ("\t", " "), ("…", "..."), ("\u00ad", "")])
-    path = HERE / "rules.tsv"
+    os.chdir(HERE)  # the model remembers the path of its rules
+    path = pathlib.Path("rules.tsv")
     path.write_text(rules)
     yield "sp_rules", 500, common | {"byte_fallback": False, "normalization_rule_tsv": str(path)}
     path.unlink()

@@ -14,6 +14,7 @@ std::vector<std::string> matches(const std::string& pattern, const std::string& 
   std::vector<TextRange> found;
   Regex(pattern, "t.json").find_all(text, {0, text.size()}, found);
   std::vector<std::string> parts;
+  parts.reserve(found.size());
   for (const auto [begin, end] : found) parts.push_back(text.substr(begin, end - begin));
   return parts;
 }

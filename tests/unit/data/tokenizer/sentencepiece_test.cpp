@@ -162,6 +162,28 @@ TEST(ProtobufReader, ReadsEveryKindOfFieldAndRefusesTheRest) {
     EXPECT_THAT(message_of<IoError>([&] { first(broken); }), HasSubstr("t.model"));
 }
 
+TEST(Charsmap, KnowsNoRuleWhoseReplacementLiesOutside) {
+  // Unit 0 leads to 'a' at 1 ^ 'a'; that has a leaf at 1 ^ 'a' ^ 1, whose value is the place of the replacement.
+  std::vector<uint32_t> units(128, 0x80000000);
+  units[0] = 1 << 10;
+  units[1 ^ 'a'] = 'a' | 1 << 8 | 1 << 10;
+  for (const auto& [value, found] : {std::pair(0u, true), std::pair(2u, true), std::pair(4u, false)}) {
+    units['a'] = 0x80000000 | value;
+    std::string blob(4 + 4 * units.size(), '\0');
+    const auto size = static_cast<uint32_t>(4 * units.size());
+    std::memcpy(blob.data(), &size, 4);
+    std::memcpy(blob.data() + 4, units.data(), size);
+    const Charsmap map(blob + "bcd" + std::string(1, '\0'), "t.model");
+    const auto rule = map.longest("ax");
+    ASSERT_EQ(rule.has_value(), found) << value;
+    if (found) {
+      EXPECT_EQ(rule->length, 1u);
+      EXPECT_EQ(rule->replacement, std::string("bcd").substr(value));
+    }
+    EXPECT_FALSE(map.longest("xa"));
+  }
+}
+
 TEST(Charsmap, ReadsNothingOutsideOfADamagedTrie) {
   std::mt19937 random(9);
   for (int round = 0; round < 2000; ++round) {

@@ -60,6 +60,16 @@ TEST(TokenizerJson, DropsOrReplacesWhatIsUnknown) {
   EXPECT_THAT(ids(file, "axxb"), ElementsAre(0, 7, 1));
 }
 
+TEST(TokenizerJson, MarksOnlyTheStartOfTheTextWithPrependFirst) {
+  json file = small();
+  file["model"]["vocab"]["_"] = 10;
+  const json marks = {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "first"}};
+  const json split = {{"type", "Split"}, {"pattern", {{"String", "d"}}}, {"behavior", "Isolated"}};
+  file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, marks}}};
+  EXPECT_THAT(ids(file, "cd c"), ElementsAre(10, 2, 3, 10, 2));
+  EXPECT_THAT(ids(file, "</s>c"), ElementsAre(9, 2));
+}
+
 TEST(TokenizerJson, TakesAPieceThatIsATokenWholeWithIgnoreMerges) {
   json file = small();
   file["model"]["merges"] = json::array({"a b"});
