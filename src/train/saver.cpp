@@ -139,21 +139,21 @@ void Saver::give_up(const std::string& why) {
 }
 
 std::optional<Saver::Saved> Saver::finish() {
-  using Clock = std::chrono::steady_clock;
-  auto begin = Clock::now();
+  double standing = 0;  // seconds in this phase
   for (auto wait = kShortestWait; busy(); wait = std::min(2 * wait, kLongestWait)) {
+    const double before = held_;
+    const Phase phase = phase_;
     {
       const Held held(held_);
       if (part_.valid()) part_.wait_for(wait);
     }
-    const Phase before = phase_;
     if (auto saved = advance()) return saved;
-    if (phase_ != before) begin = Clock::now();
-    const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
-    require<IoError>(waited < timeout_,
-                     "saving step {} has stood still for {:.0f} s: rank {} is still at work in {}; if the disk is only slow, "
-                     "raise run.save_timeout",
-                     state_.step, waited, busy_, folder_);
+    standing = phase_ == phase ? standing + held_ - before : 0;
+    require<IoError>(
+        standing < timeout_,
+        "saving step {} has stood still for {:.0f} s: rank {} is still at work in {}; if the disk "
+        "is only slow, raise run.save_timeout",
+        state_.step, standing, busy_, folder_);
   }
   return std::nullopt;
 }

@@ -175,6 +175,28 @@ TEST(FailedSave, IsToldToEveryRankAndLeavesTheOlderCheckpointAndNoTraces) {
   EXPECT_EQ(list_folder(folder), (std::vector<std::string>{"step_00000001", "step_00000002"}));
 }
 
+TEST(FailedSave, ThatStandsStillEndsTheJobByTheTimeLimit) {
+  const TrainRun run;
+  Config c = run.config("a");
+  c.layout.dp = 2;
+  PathFiles files([&](const std::string& path) {
+    if (contains(path, "rank_00001")) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    return 0;
+  });
+  const ReplacedFileSystem in_force(files);
+  const std::string message = message_of<IoError>([&] {
+    run_ranks(c.run, 2, [&](Rank& rank) {
+      Session session(c, rank);
+      session.initialize();
+      Saver saver(session, run.folder() / "checkpoints", 2, 0.3);
+      saver.start({});
+      saver.finish();
+    });
+  });
+  EXPECT_THAT(message, HasSubstr("saving step 0 has stood still for"));
+  EXPECT_THAT(message, HasSubstr("rank 1 is still at work"));
+}
+
 TEST(FailedSave, EndsTheRunWhichResumesFromTheOneBeforeAsIfNothingHadBeen) {
   const TrainRun run;
   Config c = run.config("whole");
