@@ -16,7 +16,7 @@ struct PageOptions {
   PageX x = PageX::step;
 };
 
-/// The page of at least one run, at most kMaxRuns. Names are made distinct; traces are thinned out. At most about two megabytes
+/// The page of at least one run, at most kMaxRuns. Names are made distinct; traces are thinned out. Below two megabytes a run
 /// however long the runs are.
 inline constexpr size_t kMaxRuns = 20;
 std::string report_page(std::vector<RunData> runs, const PageOptions& options);

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -79,8 +80,9 @@ std::vector<std::pair<std::string, std::string>> flat_toml(const std::string& te
     if (line.front() == '[' && line.back() == ']') {
       section = line.substr(1, line.size() - 2);
     } else if (equals != std::string_view::npos) {
-      const std::string key(trimmed(line.substr(0, equals)));
-      values.emplace_back(section.empty() ? key : section + "." + key, trimmed(line.substr(equals + 1)));
+      std::string key = section.empty() ? "" : section + ".";
+      key += trimmed(line.substr(0, equals));
+      values.emplace_back(std::move(key), trimmed(line.substr(equals + 1)));
     }
   }
   return values;
