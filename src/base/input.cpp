@@ -62,7 +62,7 @@ void InputFile::read(int64_t offset, std::span<std::byte> out, std::string_view 
   }
 }
 
-InputStream::InputStream(std::string path)
+InputStream::InputStream(const std::string& path)
     : name_(path == "-" ? "standard input" : path),
       file_(path == "-" ? STDIN_FILENO : open_for_reading(path)) {}
 

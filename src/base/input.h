@@ -35,7 +35,7 @@ class InputFile {
 class InputStream {
  public:
   /// "-" is standard input. Throws IoError if the path cannot be opened or is a folder.
-  explicit InputStream(std::string path);
+  explicit InputStream(const std::string& path);
   ~InputStream();
   InputStream(const InputStream&) = delete;
   InputStream& operator=(const InputStream&) = delete;
