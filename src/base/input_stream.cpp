@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "base/error.h"
 
@@ -25,7 +25,7 @@ int open_for_reading(const std::string& path) {
 
 }  // namespace
 
-InputStream::InputStream(std::string path)
+InputStream::InputStream(const std::string& path)
     : name_(path == "-" ? "standard input" : path),
       file_(path == "-" ? STDIN_FILENO : open_for_reading(path)) {}
 

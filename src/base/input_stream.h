@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <span>
 #include <string>
-#include <string_view>
 
 namespace moesaic {
 
@@ -11,7 +10,7 @@ namespace moesaic {
 class InputStream {
  public:
   /// "-" is standard input. Throws IoError if the path cannot be opened or is a folder.
-  explicit InputStream(std::string path);
+  explicit InputStream(const std::string& path);
   ~InputStream();
   InputStream(const InputStream&) = delete;
   InputStream& operator=(const InputStream&) = delete;
