@@ -7,7 +7,7 @@
 #include "support/faulty_rank.h"
 #include "support/layout_runner.h"
 #include "support/process_ranks.h"
-#include "train/checkpointing.h"
+#include "train/saver.h"
 
 namespace moesaic::test {
 
@@ -54,7 +54,9 @@ inline BatchSource random_source(const Config& config) {
 }
 
 inline void save_now(Session& session, const std::string& folder, int64_t step) {
-  save_checkpoint(session, folder, {.step = step}, 2);
+  Saver saver(session, folder, 2, 60);
+  saver.start({.step = step});
+  saver.finish();
 }
 
 /// What the trainer does with its ranks.
