@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "checkpoint/digest.h"
-#include "checkpoint/json.h"
 #include "checkpoint/safetensors.h"
 
 namespace moesaic {

@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "checkpoint/json.h"
+#include "base/json.h"
 
 namespace moesaic {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "checkpoint/json.h"
+#include "base/json.h"
 #include "checkpoint/weights.h"
 #include "hf/convert.h"
 #include "hf/convert_type.h"

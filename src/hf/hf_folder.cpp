@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "checkpoint/json.h"
+#include "base/json.h"
 #include "config/nearest.h"
 
 namespace moesaic {

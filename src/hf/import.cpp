@@ -129,12 +129,14 @@ ShardInfo write_shard(const CheckpointWriter& writer, const HfFolder& folder, si
 }
 
 /// The configuration that eval and generate take, and the start of run.toml.
-Config config_for(const ModelConfig& model, const HfConfig& theirs, DType dtype) {
+Config config_for(const ModelConfig& model, const HfConfig& theirs, DType dtype,
+                  const std::string& tokenizer) {
   constexpr int64_t kLongest = 4096;  // what a first run surely has the memory for; theirs may be a million
   Config config;
   config.model = model;
   config.train.compute = dtype == DType::bf16 ? ComputeType::bf16 : ComputeType::f32;
   config.train.seq_len = std::clamp<int64_t>(theirs.whole("max_position_embeddings", kLongest), 1, kLongest);
+  if (!tokenizer.empty()) config.data.tokenizer = tokenizer;
   config.run.name = fmt::format("{}-continued", model.name);
   return config;
 }
@@ -151,10 +153,11 @@ std::string run_toml(const Config& config, const std::string& from, const std::s
       "[layout]\nn = 1\ndp = 1\n\n"
       "[optim]\nlr = 1e-5\nmin_lr = 1e-6\nwarmup_steps = 100\n\n"
       "[train]\nsteps = 1000\nseq_len = {}\nglobal_batch = 8\ncompute = \"{}\"\n\n"
-      "[data]\ntrain = \"\"  # token file made with this model's tokenizer, without .bin and .idx\n\n"
+      "[data]\ntrain = \"\"  # token file made with this model's tokenizer, without .bin and .idx\ntokenizer "
+      "= {}\n\n"
       "[run]\nname = \"{}\"\ninit = {}\n",
       excerpt(from), excerpt(to), config.run.name, all.substr(begin, end - begin), config.train.seq_len,
-      name_of(config.train.compute), config.run.name, toml_string(to));
+      name_of(config.train.compute), toml_string(config.data.tokenizer), config.run.name, toml_string(to));
 }
 
 }  // namespace
@@ -173,7 +176,9 @@ Converted import_huggingface(const std::string& from, const std::string& to, con
   for (Source& source : sources)
     if (source.tensor.has_vocab()) source.tensor.shape[0] = done.model.vocab;
   done.dtype = options.dtype.value_or(common_type(sources));
-  const Config config = config_for(done.model, folder.config(), done.dtype);
+  const bool tokenizes = path_exists(from + "/tokenizer.json") || path_exists(from + "/tokenizer.model");
+  const Config config =
+      config_for(done.model, folder.config(), done.dtype, tokenizes ? to + "/" + kHfKeptFolder : "");
   validate_values(config);
   for (const std::string& key : folder.config().not_understood())
     done.notes.push_back(fmt::format("not understood and passed over in {}: {}", kHfConfigName, key));

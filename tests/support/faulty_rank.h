@@ -92,6 +92,9 @@ class FaultyCommunicator : public Communicator {
   Pending all_to_all(const Call& call, const void* send, void* recv, int64_t bytes) override {
     return lost() ? done() : inner_->all_to_all(call, send, recv, sized(bytes));
   }
+  Pending exchange_parts(const Call& call, const void* send, void* recv, int64_t bytes) override {
+    return lost() ? done() : inner_->exchange_parts(call, send, recv, sized(bytes));
+  }
   Pending all_to_all_blocks(const Call& call, const void* send, void* recv,
                             const std::vector<BlockCopy>& copies) override {
     return lost() ? done() : inner_->all_to_all_blocks(call, send, recv, copies);
