@@ -38,7 +38,7 @@ train = "text"
 [run]
 threads = 1
 """
-CLOCK = ("seconds", "tokens_per_s", "memory_bytes")  # of a metrics line: what differs from run to run
+CLOCK = ("seconds", "tokens_per_s", "mfu", "data_wait_s", "memory_bytes")  # of a metrics line: what differs from run to run
 STEPS_PER_KILL = 3
 
 

@@ -89,7 +89,7 @@ for signal in INT TERM; do
   kill -$signal "$process"
   wait "$process"
   [[ $? == 130 ]] || fail "SIG$signal did not give exit code 130" "c$signal.txt"
-  [[ $(grep -c "finishing the step" "c$signal.txt") == 1 ]] || fail "SIG$signal: one line, of rank 0" "c$signal.txt"
+  [[ $(grep -c "leaving in good order" "c$signal.txt") == 1 ]] || fail "SIG$signal: one line, of rank 0" "c$signal.txt"
   expect_none_left "c$signal"
   steps=$(wc -l <"runs/c$signal/metrics.jsonl")
   expect 0 "resumed at step $steps from" "$moesaic" train run.toml --resume --set "run.name=c$signal" --set "train.steps=$((steps + 1))"

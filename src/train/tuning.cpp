@@ -76,9 +76,11 @@ Config with_tuning(const Config& config, Control& control) {
                        "run.tuning = {} was made for {}, and this is {}: make one here with moesaic tune, or "
                        "leave run.tuning out",
                        path, tuning.library, library);
-  std::map<std::string, std::string> algorithms;
-  for (const ops::GemmChoice& c : tuning.products) algorithms[c.product] = c.algorithm;
-  ops::use_gemm_choices(algorithms);
+  if (config.run.device == DeviceKind::cuda) {
+    std::map<std::string, std::string> algorithms;
+    for (const ops::GemmChoice& c : tuning.products) algorithms[c.product] = c.algorithm;
+    ops::use_gemm_choices(algorithms);
+  }
   Config tuned = config;
   if (config.layout.dispatch == Dispatch::automatic)
     for (const DispatchTimes& d : tuning.dispatch)

@@ -112,7 +112,7 @@ TEST(Safetensors, RefusesWhatTheHeaderMayNotSay) {
                  "}}");
   };
   ASSERT_EQ(one("\"F32\"", "[2]", "[0,8]"), "no IoError");
-  EXPECT_THAT(one("\"F16\"", "[4]", "[0,8]"), HasSubstr("tensor t: type F16"));
+  EXPECT_THAT(one("\"F64\"", "[1]", "[0,8]"), HasSubstr("tensor t: type F64"));
   EXPECT_THAT(one("4", "[2]", "[0,8]"), HasSubstr("\"dtype\" must be a string"));
   EXPECT_THAT(one("\"F32\"", "[3]", "[0,8]"), HasSubstr("need 12 bytes"));
   EXPECT_THAT(one("\"F32\"", "[-2]", "[0,8]"), HasSubstr("\"shape\" must be a whole number"));
