@@ -66,7 +66,7 @@ TEST_F(ConvertTest, ReturnsEachFamilyBitForBit) {
       EXPECT_EQ(in.dtype, type);
       EXPECT_EQ(in.num_tensors, static_cast<int64_t>(weights.size()));
       const Converted out = export_again();
-      EXPECT_EQ(out.family, config["model_type"]);
+      EXPECT_EQ(out.family, config["model_type"].get<std::string>());
       EXPECT_EQ(out.num_parameters, in.num_parameters);
       expect_same(read_hf_folder(back_), weights);
       const HfConfig written = HfConfig::read(back_ + "/config.json");

@@ -77,7 +77,7 @@ TEST(Family, WritesWhatItReadsForEachFamily) {
   for (const json& config : {mixtral_json(), qwen3_moe_json(), deepseek_json(), phimoe_json()}) {
     const ModelConfig model = model_of(config);
     const Family& family = family_for(model);
-    EXPECT_EQ(family.model_type, config["model_type"]);
+    EXPECT_EQ(family.model_type, config["model_type"].get<std::string>());
     EXPECT_EQ(text(model_of(write_model(family, model, {}))), text(model));
     const json like = write_model(family, model, config);
     EXPECT_EQ(text(model_of(like)), text(model));
