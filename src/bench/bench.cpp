@@ -43,7 +43,7 @@ constexpr double kLearningRate = 1e-7;  // routing stays what the first weights 
 
 /// The line that a node counts for. Collectives are shown by what they are: "all_gather" for "all_gather routing".
 std::string line_of(const Node& node, BenchBy by) {
-  if (by == BenchBy::segment) return node.segment;
+  if (by == BenchBy::segment) return node.segment.empty() ? "other" : node.segment;
   const Cost& c = node.cost;
   const std::string op = c.work == Work::comm ? node.name.substr(0, node.name.find(' ')) : node.name;
   if (by == BenchBy::op) return op;
