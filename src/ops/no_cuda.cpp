@@ -33,6 +33,7 @@ int64_t attention_forward_scratch(const Program&, const AttentionForward&) {
 int64_t attention_backward_scratch(const Program&, const AttentionBackward&) {
   return 0;
 }
+NO_CUDA(sum_parts, SumParts)
 NO_CUDA(balance_count, BalanceCount)
 NO_CUDA(balance_loss, BalanceLoss)
 NO_CUDA(z_loss, ZLoss)
