@@ -3,6 +3,9 @@
 add_library(moesaic_flags INTERFACE)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(ONLY_GNU -Wno-stringop-overflow)
+  if(MOESAIC_SANITIZE)
+    list(APPEND ONLY_GNU -Wno-maybe-uninitialized)  # g++ 12 warns of std::regex and std::function under sanitizers
+  endif()
 endif()
 set(CXX_FLAGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor ${ONLY_GNU} -Wno-missing-field-initializers
               -fno-math-errno -fno-trapping-math -ffp-contract=fast)
