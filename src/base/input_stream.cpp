@@ -4,18 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <string_view>
-#include <system_error>
 
-#include "base/error.h"
+#include "base/file_system.h"
 
 namespace moesaic {
 namespace {
-
-[[noreturn]] void fail_errno(std::string_view operation, const std::string& path) {
-  fail<IoError>("cannot {} {}: {}", operation, path,
-                std::error_code(errno, std::generic_category()).message());
-}
 
 int open_for_reading(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);

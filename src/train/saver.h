@@ -31,8 +31,7 @@ class Saver {
   };
 
   /// Saves go into `folder` ("runs/x/checkpoints"); the newest `keep_last` stay. `timeout`: seconds that finish() waits for a
-  /// phase. Takes the snapshot's memory. `session`
-  /// outlives it and trains.
+  /// phase. Takes the snapshot's memory. `session` outlives it and trains.
   Saver(Session& session, std::string folder, int64_t keep_last, double timeout);
   /// Waits for this rank's part of an unfinished save, which stays unpublished.
   ~Saver() = default;

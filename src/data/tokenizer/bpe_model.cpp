@@ -64,24 +64,18 @@ void BpeModel::encode(std::string_view piece, std::vector<int32_t>& ids, WordScr
 }
 
 void BpeModel::encode_word(std::string_view word, std::vector<int32_t>& ids, WordScratch& scratch) const {
-  const bool keep = word.size() <= WordCache::kMaxWord;
-  if (keep) {
-    if (const auto known = scratch.cache.find(word); !known.empty()) {
-      ids.insert(ids.end(), known.begin(), known.end());
-      return;
+  scratch.append(word, ids, [&]() -> const std::vector<int32_t>& {
+    auto& symbols = scratch.symbols;
+    symbols.clear();
+    const int32_t whole = options_.ignore_merges ? id_of(vocabulary_, word) : -1;
+    if (whole >= 0) {
+      symbols.push_back(whole);
+    } else {
+      split(word, symbols);
+      merges_.apply(symbols, scratch.merge);
     }
-  }
-  auto& symbols = scratch.symbols;
-  symbols.clear();
-  const int32_t whole = options_.ignore_merges ? id_of(vocabulary_, word) : -1;
-  if (whole >= 0) {
-    symbols.push_back(whole);
-  } else {
-    split(word, symbols);
-    merges_.apply(symbols, scratch.merge);
-  }
-  if (keep) scratch.cache.put(word, symbols);
-  ids.insert(ids.end(), symbols.begin(), symbols.end());
+    return symbols;
+  });
 }
 
 void BpeModel::split(std::string_view word, std::vector<int32_t>& symbols) const {

@@ -236,13 +236,10 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
   void encode_word(std::string_view word, std::vector<int32_t>& ids, WordScratch& scratch) const {
-    const bool keep = word.size() <= WordCache::kMaxWord;
-    if (keep) {
-      if (const auto known = scratch.cache.find(word); !known.empty()) {
-        ids.insert(ids.end(), known.begin(), known.end());
-        return;
-      }
-    }
+    scratch.append(word, ids, [&]() -> const std::vector<int32_t>& { return merged_ids(word, scratch); });
+  }
+
+  const std::vector<int32_t>& merged_ids(std::string_view word, WordScratch& scratch) const {
     auto& symbols = scratch.symbols;
     symbols.clear();
     for (size_t at = 0; at < word.size();) {
@@ -264,8 +261,7 @@ class SentencePieceTokenizer final : public Tokenizer {
       }
       after_unknown = unknown;
     }
-    if (keep) scratch.cache.put(word, scratch.ids);
-    ids.insert(ids.end(), scratch.ids.begin(), scratch.ids.end());
+    return scratch.ids;
   }
 
   static void append_with_spaces(std::string& text, std::string_view piece) {

@@ -15,6 +15,20 @@ struct WordScratch {
   WordCache cache;
   MergeTable::Scratch merge;
   std::vector<int32_t> symbols, ids;
+
+  /// Appends the ids of `word`: those remembered, or those of the vector that make() gives, which are then remembered.
+  template <class F>
+  void append(std::string_view word, std::vector<int32_t>& to, const F& make) {
+    if (word.size() <= WordCache::kMaxWord) {
+      if (const auto known = cache.find(word); !known.empty()) {
+        to.insert(to.end(), known.begin(), known.end());
+        return;
+      }
+    }
+    const std::vector<int32_t>& made = make();
+    cache.put(word, made);
+    to.insert(to.end(), made.begin(), made.end());
+  }
 };
 
 /// A merge that makes cutting wrong: its left side ends in something else than U+2581, its right side begins with
