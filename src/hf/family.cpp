@@ -83,6 +83,10 @@ ModelConfig read_model(const Family& family, const HfConfig& config) {
   } catch (const ConfigError& error) {
     fail<ConfigError>("{}: {}", config.path(), error.what());
   }
+  // A key that the family's own code does not read, such as head_dim, must not make another model of it here.
+  const std::string problem = family.problem(checked.model);
+  require<ConfigError>(problem.empty(), "{}: a model of type {} cannot be this: {}", config.path(),
+                       family.model_type, problem);
   return checked.model;
 }
 

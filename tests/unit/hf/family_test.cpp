@@ -178,6 +178,13 @@ TEST(Family, RefusesByNameAndValueWhatWouldChangeTheModel) {
                 AllOf(HasSubstr("config.json"), HasSubstr(c.key), HasSubstr(c.value)));
 }
 
+// DeepSeek's own code makes heads of hidden / heads, whatever head_dim says. Found by fuzzing.
+TEST(Family, RefusesAKeyThatItsOwnCodeWouldNotRead) {
+  EXPECT_THAT(message_of<ConfigError>([] { model_of(with(deepseek_json(), "head_dim", 8)); }),
+              HasSubstr("head_dim * num_heads must be model.hidden"));
+  EXPECT_EQ(model_of(with(deepseek_json(), "head_dim", 4)).head_dim, 4);
+}
+
 TEST(Family, NamesAnUnknownFamilyAndTheKnownOnes) {
   EXPECT_THAT(message_of([] { model_of(with(mixtral_json(), "model_type", "llama")); }),
               AllOf(HasSubstr("llama"), HasSubstr("mixtral"), HasSubstr("qwen3_moe"), HasSubstr("deepseek")));
