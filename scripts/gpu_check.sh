@@ -58,7 +58,12 @@ for part in "${parts[@]}"; do
     suites)
       for suite in dist golden regress; do
         MOESAIC_TEST_DEVICE=cuda run_tests "$suite" "$build/tests/$suite" 2
-      done ;;
+      done
+      if MOESAIC_TEST_DEVICE=cuda tests/processes_test.sh "$build/moesaic" >"$out/processes.log" 2>&1; then
+        note processes passed
+      else
+        note processes "FAILED: $(grep -m 1 FAILED "$out/processes.log")"; failed=1
+      fi ;;
     bench)
       for w in w1 w2 w3; do
         if "$build/moesaic" bench step "configs/runs/$w.toml" --set train.deterministic=false --steps 10 --json >"$out/bench_$w.json" 2>"$out/bench_$w.log"; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Ranks as processes, as a person meets them: moesaic train --processes, and mpirun where there is one.
-# Usage: tests/processes_test.sh PATH_TO_MOESAIC
+# Usage: [MOESAIC_TEST_DEVICE=cuda] tests/processes_test.sh PATH_TO_MOESAIC
 set -uo pipefail
 moesaic=$(realpath "$1")
 work=$(mktemp -d)
@@ -47,7 +47,9 @@ expect_none_left() {
 }
 
 for ((i = 0; i < 1500; ++i)); do echo "line $i of a text to train on"; done >text.txt
-cat >run.toml <<'END'
+cat >run.toml <<END
+[run]
+device = "${MOESAIC_TEST_DEVICE:-cpu}"
 [model]
 preset = "tiny"
 [layout]

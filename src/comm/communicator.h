@@ -47,6 +47,9 @@ class Communicator {
   virtual uint64_t take_sequence() = 0;
   /// The same for messages from rank `source` to rank `destination` of the group, at either end.
   virtual uint64_t take_pair_sequence(int64_t source, int64_t destination) = 0;
+  /// The ranks' buffers are about to be given back: what was kept about where the others' lie is let go. Called by all ranks
+  /// with nothing under way; memory that another process could reach is free once all have.
+  virtual void forget_memory() {}
 
   /// recv [size * bytes] = the ranks' send [bytes], in rank order.
   virtual Pending all_gather(const Call& call, const void* send, void* recv, int64_t bytes) = 0;

@@ -31,6 +31,9 @@ class Control {
   /// by "" or by the next operation. May throw CommError, as check() does.
   virtual void set_waiting(const std::string& waits_for) = 0;
 
+  /// A rank for messages: "rank 2 (step 5, last operation: all_gather tokens)", as far as it is known here.
+  virtual std::string describe(int64_t rank) { return "rank " + std::to_string(rank); }
+
   /// Ends the job: every waiting or later call of any rank throws CommError with this message. First message
   /// wins.
   virtual void abort(const std::string& message) = 0;

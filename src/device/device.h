@@ -91,6 +91,8 @@ struct CudaOptions {
 
 /// GPUs that this process sees; 0 in a build without CUDA and on a machine without a driver.
 int num_cuda_devices();
+/// Which GPUs these are, in their order: a name each that no other GPU of this machine has. Empty when there are none.
+std::string names_of_cuda_devices();
 /// One rank's streams and memory on a GPU; several ranks may share one. Everything enqueued runs later: an error of the GPU
 /// shows at the next call and names the last op enqueued. Throws DeviceError when the GPU is absent or not a Hopper one
 /// (sm_90), ConfigError in a build without CUDA.

@@ -8,6 +8,9 @@ namespace moesaic {
 int num_cuda_devices() {
   return 0;
 }
+std::string names_of_cuda_devices() {
+  return "";
+}
 std::unique_ptr<Device> make_cuda_device(const CudaOptions&) {
   fail<ConfigError>(
       "run.device = cuda, but this build has no CUDA; build with cmake --preset cuda, or set run.device = "

@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/threads/thread_control.h"
+#include "comm/threads/thread_world.h"
 #include "launch/exit_code.h"
 #include "launch/process_rank.h"
 #include "launch/rank_variables.h"
@@ -67,11 +67,10 @@ class FirstFailure {
 void run_rank(ThreadWorld& world, const RunConfig& run, int64_t r, const std::function<void(Rank&)>& work,
               FirstFailure& failure) {
   try {
-    ThreadControl control(world, r);
     Rank rank{.rank = r,
               .world_size = world.size(),
-              .control = control,
-              .device = make_device(run, r, world.size()),
+              .control = world.control(r),
+              .device = make_device(run, r, {.index = r, .count = world.size()}),
               .communicator = [&](const std::vector<int64_t>& ranks) {
                 return world.communicator(
                     ranks, r, run.device == DeviceKind::cuda ? make_cuda_mover() : make_cpu_mover());
@@ -102,27 +101,28 @@ uint64_t chaos_seed(const RunConfig& run, int64_t rank) {
 }
 
 /// Neighbouring ranks share a GPU when there are more ranks than GPUs.
-std::unique_ptr<Device> make_gpu_rank(const RunConfig& run, int64_t rank, int64_t world_size) {
+std::unique_ptr<Device> make_gpu_rank(const RunConfig& run, int64_t rank, const Share& share) {
   const int64_t gpus = num_cuda_devices();
   if (gpus == 0) return make_cuda_device({});  // which says why there is none
-  const int64_t sharing = ceil_div(world_size, gpus), most = kMaxStreamsOfGpu / kNumStreams;
+  const int64_t sharing = ceil_div(share.count, gpus), most = kMaxStreamsOfGpu / kNumStreams;
   require<ConfigError>(sharing <= most,
                        "{} ranks on {} GPUs: {} ranks would share a GPU, at most {} can (each has {} "
                        "streams, a GPU runs {} side by side)",
-                       world_size, gpus, sharing, most, kNumStreams, kMaxStreamsOfGpu);
-  return make_cuda_device({.gpu = static_cast<int>(world_size <= gpus ? rank : rank * gpus / world_size),
+                       share.count, gpus, sharing, most, kNumStreams, kMaxStreamsOfGpu);
+  const int64_t gpu = share.count <= gpus ? share.index : share.index * gpus / share.count;
+  return make_cuda_device({.gpu = static_cast<int>(gpu),
                            .delay_seed = run.replay == ReplayMode::chaos ? chaos_seed(run, rank) : 0});
 }
 
 }  // namespace
 
-std::unique_ptr<Device> make_device(const RunConfig& run, int64_t rank, int64_t world_size) {
+std::unique_ptr<Device> make_device(const RunConfig& run, int64_t rank, const Share& share) {
   if (run.device == DeviceKind::null) return make_null_device();
-  if (run.device == DeviceKind::cuda) return make_gpu_rank(run, rank, world_size);
+  if (run.device == DeviceKind::cuda) return make_gpu_rank(run, rank, share);
   require<ConfigError>(run.device == DeviceKind::cpu,
                        "the device sim is not built yet; set run.device to cpu or cuda");
   const auto cores = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
-  const int64_t threads = run.threads > 0 ? run.threads : std::max<int64_t>(1, cores / world_size);
+  const int64_t threads = run.threads > 0 ? run.threads : std::max<int64_t>(1, cores / share.count);
   return make_cpu_device(
       {.mode = run.replay, .chaos_seed = chaos_seed(run, rank), .num_threads = static_cast<int>(threads)});
 }

@@ -42,8 +42,12 @@ void run_ranks(const RunConfig& run, int64_t world_size, const std::function<voi
 /// Whether this process is the one that tells the user what the job did: the one that holds rank 0.
 bool speaks_for_job(const RunConfig& run);
 
-/// The device of one rank alone, without others: for inspecting (null) and for tests.
-std::unique_ptr<Device> make_device(const RunConfig& run, int64_t rank, int64_t world_size);
+/// Among the ranks that divide the cores of a process or machine, or its GPUs: which one, of how many.
+struct Share {
+  int64_t index = 0, count = 1;
+};
+/// The device of rank `rank`: with its share of the cores, on its GPU.
+std::unique_ptr<Device> make_device(const RunConfig& run, int64_t rank, const Share& share);
 
 /// A rank of the null device: communicators that exchange nothing, a control that is alone. `work` sees what rank `rank`
 /// of a job of world_size would.

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/fingerprint.h"
 #include "base/log.h"
+#include "comm/p2p/ipc_groups.h"
 #include "comm/tcp/tcp_mesh.h"
 #include "config/enum_names.h"
 #include "launch/tcp_control.h"
@@ -17,44 +18,39 @@
 namespace moesaic {
 namespace {
 
-using GroupMaker = std::function<std::unique_ptr<Communicator>(const std::vector<int64_t>& ranks)>;
+/// This machine's name for the time that it has been up.
+std::string machine_name() {
+  std::string name;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> name;
+  if (!name.empty()) return name;
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return host;
+}
 
-/// This machine and the cores of it that this process may use.
-struct Cores {
-  std::string text;
-  int64_t count = 1;
-};
-
-Cores find_cores() {
-  Cores cores;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> cores.text;
-  if (cores.text.empty()) {
-    char name[256] = "";
-    ::gethostname(name, sizeof name - 1);
-    cores.text = name;
-  }
+/// The cores that this process may use, or the GPUs that it sees.
+std::string resources(DeviceKind kind) {
+  if (kind == DeviceKind::cuda) return names_of_cuda_devices();
+  std::string cores;
   cpu_set_t set;
   CPU_ZERO(&set);
   if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
-  cores.count = std::max(1, CPU_COUNT(&set));
   for (int i = 0; i < CPU_SETSIZE; ++i)
-    if (CPU_ISSET(i, &set)) cores.text += fmt::format(" {}", i);
+    if (CPU_ISSET(i, &set)) cores += fmt::format(" {}", i);
   return cores;
 }
 
-/// The threads of a CPU rank, where the user has not said: its share of the cores, which launchers may have divided already.
-int64_t share_of_cores(Control& control) {
-  const Cores mine = find_cores();
-  const auto all = control.all_gather(mine.text);
-  return std::max<int64_t>(1, mine.count / std::count(all.begin(), all.end(), mine.text));
+/// The ranks that have the same cores or GPUs as this one, which launchers may have divided already.
+Share find_share(Control& control, DeviceKind kind) {
+  const std::string mine = machine_name() + resources(kind);
+  const auto all = control.all_gather(mine);
+  const auto me = all.begin() + static_cast<std::ptrdiff_t>(control.rank());
+  return {.index = std::count(all.begin(), me, mine), .count = std::count(all.begin(), all.end(), mine)};
 }
 
-/// How ranks that are processes reach each other: through sockets. (GPUs: NCCL, with its unique id from `control`.)
+/// How ranks that are processes reach each other: GPUs of one machine as threads do, CPU ranks through sockets.
 GroupMaker make_groups(const RunConfig& run, TcpControl& control) {
-  require<ConfigError>(
-      run.device != DeviceKind::cuda,
-      "GPUs of one machine are run as threads of one process for now: start a single process, or set "
-      "run.launcher = none");
+  if (run.device == DeviceKind::cuda) return make_ipc_groups(control, machine_name());
   const auto mesh = std::make_shared<tcp::TcpMesh>(
       tcp::Job{.control = control,
                .describe = [&control](int64_t rank) { return control.describe(rank); },
@@ -66,14 +62,13 @@ GroupMaker make_groups(const RunConfig& run, TcpControl& control) {
 void run_rank(const RunConfig& run, TcpControl& control, const std::function<void(Rank&)>& work) {
   control.join();
   control.set_time_limit(std::max(run.join_timeout, run.comm_timeout));
-  RunConfig mine = run;
-  if (mine.threads == 0) mine.threads = share_of_cores(control);
+  auto device = make_device(run, control.rank(), find_share(control, run.device));
   const GroupMaker groups = make_groups(run, control);
   {
     Rank rank{.rank = control.rank(),
               .world_size = control.size(),
               .control = control,
-              .device = make_device(mine, control.rank(), control.size()),
+              .device = std::move(device),
               .communicator = groups};
     rank.device->set_status([&](const std::string& operation) { control.set_operation(operation); });
     work(rank);

@@ -48,7 +48,7 @@ class TcpControl : public Control {
   void check() const override { state_.check(); }
 
   /// "rank 2 (step 5, last operation: all_gather tokens)": of another rank, as rank 0 has last heard of it.
-  std::string describe(int64_t rank);
+  std::string describe(int64_t rank) override;
   /// After an abort: the rank that tells the user, and what.
   int64_t origin() const { return state_.origin(); }
   std::string message() const { return state_.message(); }

@@ -203,6 +203,9 @@ StepResult Session::collect(int64_t counted, double data_wait) {
 void Session::set_rows_factor(double factor) {
   if (factor == rows_factor_) return;
   rows_factor_ = factor;
+  rank_.device->synchronize();
+  for (const auto* group : {&n_, &e_, &scope_, &reduce_stage_, &edp_, &world_}) (*group)->forget_memory();
+  rank_.control.barrier();  // from here on nobody holds on to memory of another rank
   stage_->rebuild(make_layer_spec(config_, mesh_, rank_.rank, {n_.get(), e_.get(), scope_.get()}, factor));
 }
 

@@ -48,7 +48,7 @@ std::vector<Case> cases() {
 class Hangs : public testing::TestWithParam<Case> {};
 
 TEST_P(Hangs, EndTheJobInTimeByName) {
-  if (test_device() != DeviceKind::cpu) GTEST_SKIP() << "GPUs are threads, and block in other places";
+  if (test_device() != DeviceKind::cpu) GTEST_SKIP() << "hosts of GPUs run ahead: other operations are named";
   const Case& c = GetParam();
   const PlaceInfo& place = place_of(c.place);
   const TempFolder folder;

@@ -38,7 +38,6 @@ std::vector<nlohmann::json> metrics_of(const TrainRun& run, const std::string& n
 }
 
 TEST_P(RunsOfProcesses, EqualRunsOfThreads) {
-  if (test_device() != DeviceKind::cpu) GTEST_SKIP() << "GPUs are threads";
   const Case& c = GetParam();
   const TrainRun run;
   Config threads = run.config("threads");

@@ -46,7 +46,6 @@ struct Kill {
 class Killed : public testing::TestWithParam<Kill> {};
 
 TEST_P(Killed, InMidSaveOnlyTheLastWholeOneCountsAndTheRunGoesOn) {
-  if (test_device() != DeviceKind::cpu) GTEST_SKIP() << "GPUs are threads";
   const TrainRun run;
   Config c = run.config("whole");
   c.layout.n = 2;

@@ -144,6 +144,7 @@ class FaultyControl : public Control {
   }
   void set_time_limit(double seconds) override { inner_.set_time_limit(seconds); }
   void set_waiting(const std::string& waits_for) override { inner_.set_waiting(waits_for); }
+  std::string describe(int64_t rank) override { return inner_.describe(rank); }
   void abort(const std::string& message) override { inner_.abort(message); }
   void check() const override { inner_.check(); }
 

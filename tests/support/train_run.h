@@ -121,7 +121,7 @@ inline nlohmann::json state_of(const std::string& checkpoint) {
 
 /// A metrics line without what depends on the clock and on this process.
 inline nlohmann::json timeless(nlohmann::json line) {
-  for (const char* key : {"tokens_per_s", "seconds", "data_wait_s", "memory_bytes"}) line.erase(key);
+  for (const char* key : {"tokens_per_s", "seconds", "data_wait_s", "memory_bytes", "mfu"}) line.erase(key);
   return line;
 }
 

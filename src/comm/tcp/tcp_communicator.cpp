@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "comm/meeting/mover.h"
 #include "comm/tcp/tcp_mesh.h"
-#include "comm/threads/mover.h"
 
 namespace moesaic::tcp {
 namespace {

@@ -15,6 +15,7 @@ class ThreadControl : public Control {
   void set_operation(const std::string& operation) override { world_.set_operation(rank_, operation); }
   void set_time_limit(double seconds) override { world_.set_time_limit(rank_, seconds); }
   void set_waiting(const std::string& waits_for) override { world_.set_waiting(rank_, waits_for); }
+  std::string describe(int64_t rank) override { return world_.describe(rank); }
   void abort(const std::string& message) override { world_.abort(message); }
   void check() const override { world_.check(); }
 

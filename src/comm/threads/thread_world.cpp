@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 
 #include "base/check.h"
 #include "base/error.h"
-#include "comm/threads/thread_hub.h"
+#include "comm/meeting/meeting_place.h"
+#include "comm/threads/thread_control.h"
 
 namespace moesaic {
 namespace {
@@ -16,13 +18,33 @@ double now() {
 
 }  // namespace
 
+/// What the members of a group share. Movers stay with it: their marks may be waited for after a member has gone.
+struct ThreadWorld::Group {
+  explicit Group(size_t size) {
+    const auto bytes = static_cast<size_t>(MemberBoard::bytes(static_cast<int64_t>(size)));
+    for (size_t i = 0; i < size; ++i) {
+      memory.emplace_back(new (std::align_val_t{alignof(Cell)}) std::byte[bytes]());
+      boards.emplace_back(memory.back().get(), static_cast<int64_t>(size), true);
+    }
+  }
+  struct Free {
+    void operator()(std::byte* bytes) const { ::operator delete[](bytes, std::align_val_t{alignof(Cell)}); }
+  };
+  std::vector<std::unique_ptr<std::byte[], Free>> memory;
+  std::vector<MemberBoard> boards;
+  std::vector<std::unique_ptr<Mover>> movers;
+};
+
 ThreadWorld::ThreadWorld(int64_t size, double timeout)
     : progress_(static_cast<size_t>(size)),
       watch_(size),
       texts_(static_cast<size_t>(size)),
       where_(static_cast<size_t>(size)),
       here_(static_cast<size_t>(size), false) {
-  for (int64_t r = 0; r < size; ++r) set_time_limit(r, timeout);
+  for (int64_t r = 0; r < size; ++r) {
+    set_time_limit(r, timeout);
+    controls_.push_back(std::make_unique<ThreadControl>(*this, r));
+  }
   watch_.begin(now());
 }
 ThreadWorld::~ThreadWorld() = default;
@@ -130,10 +152,12 @@ std::unique_ptr<Communicator> ThreadWorld::communicator(const std::vector<int64_
   MOESAIC_CHECK(at != ranks.end(), "rank {} is not in the group", rank);
   const std::lock_guard lock(mutex_);
   const size_t number = taken_[{ranks, rank}]++;
-  auto& hubs = hubs_[ranks];
-  if (hubs.size() <= number) hubs.push_back(std::make_shared<ThreadHub>(*this, ranks));
-  return make_thread_communicator(hubs[number], at - ranks.begin(),
-                                  mover ? std::move(mover) : make_cpu_mover());
+  auto& groups = groups_[ranks];
+  if (groups.size() <= number) groups.push_back(std::make_shared<Group>(ranks.size()));
+  const std::shared_ptr<Group> group = groups[number];
+  group->movers.push_back(mover ? std::move(mover) : make_cpu_mover());
+  return make_meeting_communicator(MeetingPlace(control(rank), ranks, static_cast<size_t>(at - ranks.begin()),
+                                                group->boards, *group->movers.back(), group));
 }
 
 }  // namespace moesaic

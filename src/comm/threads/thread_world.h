@@ -10,12 +10,11 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/control.h"
+#include "comm/meeting/mover.h"
 #include "comm/progress_watch.h"
-#include "comm/threads/mover.h"
 
 namespace moesaic {
-
-class ThreadHub;
 
 class ThreadWorld {
  public:
@@ -24,6 +23,8 @@ class ThreadWorld {
   ~ThreadWorld();
 
   int64_t size() const { return static_cast<int64_t>(progress_.size()); }
+  /// A rank's end of all this.
+  Control& control(int64_t rank) { return *controls_[static_cast<size_t>(rank)]; }
 
   void abort(const std::string& message);
   bool aborted() const { return aborted_.load(std::memory_order_acquire); }
@@ -53,6 +54,7 @@ class ThreadWorld {
 
  private:
   /// Under the lock: what a rank does has changed.
+  struct Group;
   template <class F>
   void change(int64_t rank, F&& f);
   void abort_locked(const std::string& message);
@@ -70,7 +72,8 @@ class ThreadWorld {
   std::vector<std::string> texts_, where_;
   std::vector<bool> here_;
   std::vector<std::string> result_;
-  std::map<std::vector<int64_t>, std::vector<std::shared_ptr<ThreadHub>>> hubs_;
+  std::vector<std::unique_ptr<Control>> controls_;  // [rank]
+  std::map<std::vector<int64_t>, std::vector<std::shared_ptr<Group>>> groups_;
   std::map<std::pair<std::vector<int64_t>, int64_t>, size_t>
       taken_;  // (group, rank) -> communicators made so far
 };

@@ -277,6 +277,18 @@ int num_cuda_devices() {
   return 0;
 }
 
+std::string names_of_cuda_devices() {
+  std::string names;
+  for (int gpu = 0, count = num_cuda_devices(); gpu < count; ++gpu) {
+    cudaDeviceProp properties{};
+    cuda_check(cudaGetDeviceProperties(&properties, gpu), "asking for the GPU's properties");
+    names += " ";
+    for (const char byte : properties.uuid.bytes)
+      names += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  }
+  return names;
+}
+
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options) {
   return std::make_unique<CudaDevice>(options);
 }

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/rng.h"
+#include "comm/meeting/meeting_place.h"
+#include "comm/meeting/shared_boards.h"
 #include "support/thread_ranks.h"
 
 namespace moesaic::test {
@@ -260,14 +263,29 @@ Call make_call(Communicator& c, uint64_t q) {
   return call;
 }
 
-class Collectives : public testing::TestWithParam<int64_t> {};
+/// Ranks, and whether their boards lie in memory that processes share.
+class Collectives : public testing::TestWithParam<std::tuple<int64_t, bool>> {};
+
+/// This rank's end of the group of all, on boards that `shared` finds.
+std::unique_ptr<Communicator> everyone_at(ThreadWorld& world, int64_t rank, SharedBoards& shared,
+                                          std::unique_ptr<Mover>& mover) {
+  std::vector<int64_t> ranks(static_cast<size_t>(world.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  mover = make_cpu_mover();
+  return make_meeting_communicator(MeetingPlace(world.control(rank), ranks, static_cast<size_t>(rank),
+                                                shared.group(ranks), *mover, nullptr));
+}
 
 TEST_P(Collectives, ManyAtOnceInAnyOrderEqualAPlainLoop) {
   constexpr uint64_t kCalls = 150;  // more than a ring has cells
-  ThreadWorld world(GetParam(), 30);
+  const bool in_shared_memory = std::get<1>(GetParam());
+  ThreadWorld world(std::get<0>(GetParam()), 30);
   std::atomic<int> wrong{0};
   const auto thrown = on_threads(world, [&](int64_t rank) {
-    const auto group = everyone(world, rank);
+    std::optional<SharedBoards> shared;
+    std::unique_ptr<Mover> mover;
+    if (in_shared_memory) shared.emplace(world.control(rank), "this machine");
+    const auto group = shared ? everyone_at(world, rank, *shared, mover) : everyone(world, rank);
     for (uint64_t round = 0; round < 2; ++round) {
       std::vector<Call> calls;
       for (uint64_t i = 0; i < kCalls; ++i) calls.push_back(make_call(*group, 1000 * round + i));
@@ -289,12 +307,14 @@ TEST_P(Collectives, ManyAtOnceInAnyOrderEqualAPlainLoop) {
       }
       for (const Call& call : calls) wrong += call.receive != call.expected;
     }
+    world.control(rank).barrier();  // nobody's boards go while others look at them
   });
   EXPECT_THAT(thrown, testing::Each(""));
   EXPECT_EQ(wrong, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, Collectives, testing::Values(1, 2, 3, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, Collectives,
+                         testing::Combine(testing::Values(1, 2, 3, 4, 8), testing::Bool()));
 
 TEST(Communicators, OfTheSameGroupAreIndependent) {
   ThreadWorld world(2, 5);

@@ -70,7 +70,6 @@ TEST(ChildOfProcesses, DISABLED_Work) {
     run.join_timeout = 20;
     run.name = std::getenv("MOESAIC_TEST_NAME") != nullptr ? std::getenv("MOESAIC_TEST_NAME") : "run";
     const char* size = std::getenv("MOESAIC_TEST_LAYOUT");
-    if (what == "gpu") run.device = DeviceKind::cuda;
     run_ranks(run, size != nullptr ? std::stoi(size) : std::stoi(std::getenv("WORLD_SIZE")),
               [&](Rank& rank) { work_as_told(what, rank); });
   });
@@ -209,13 +208,6 @@ TEST(Processes, OneProcessRunsAllRanksAsThreads) {
   ASSERT_TRUE(ranks.wait(60));
   EXPECT_EQ(ranks.code(0), kDone);
   EXPECT_THAT(ranks.output(0), HasSubstr("rank 3 of 4: sum 10"));
-}
-
-TEST(Processes, GpusAreThreadsForNow) {
-  ProcessRanks ranks(2, kChild, "gpu");
-  ASSERT_TRUE(ranks.wait(60));
-  EXPECT_THAT(ranks.output(0) + ranks.output(1),
-              HasSubstr("GPUs of one machine are run as threads of one process"));
 }
 
 TEST(Processes, TwoJobsOnOnePortRefuseEachOther) {

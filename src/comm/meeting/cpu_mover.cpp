@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/threads/mover.h"
+#include "comm/meeting/mover.h"
 
 namespace moesaic {
 namespace {
@@ -30,8 +30,8 @@ void sum_parts(T* out, const std::vector<const std::byte*>& parts, int64_t first
 
 class CpuMover : public Mover {
  public:
-  void* mark(void*) override { return nullptr; }
-  void wait(void*, void*) override {}
+  Mark mark(void*) override { return 0; }
+  void wait(void*, size_t, Mark) override {}
   void* fork(void* stream) override { return stream; }
   void join(void*) override {}
   void copy(void*, void* to, const void* from, int64_t bytes) override { copy_bytes(to, from, bytes); }

@@ -1,31 +1,33 @@
 #include "base/check.h"
-#include "comm/threads/mover.h"
-#include "comm/threads/thread_hub.h"
+#include "comm/meeting/meeting_place.h"
 
 namespace moesaic {
 namespace {
 
 std::vector<const std::byte*> data_of(const std::vector<Offer>& offers) {
   std::vector<const std::byte*> data;
+  data.reserve(offers.size());
   for (const Offer& offer : offers) data.push_back(offer.data);
   return data;
 }
 
-/// Every collective is a meeting (thread_hub.h) at which each rank pulls its part from the others by its Mover.
-class ThreadCommunicator : public Communicator {
+/// Every collective is a meeting (meeting_place.h) at which each rank pulls its part from the others by its Mover.
+class MeetingCommunicator : public Communicator {
  public:
-  ThreadCommunicator(std::shared_ptr<ThreadHub> hub, int64_t rank, std::unique_ptr<Mover> mover)
-      : hub_(std::move(hub)),
-        rank_(rank),
-        mover_(hub_->keep(std::move(mover))),
-        pairs_(static_cast<size_t>(hub_->size() * hub_->size()), 0) {}
+  explicit MeetingCommunicator(MeetingPlace place)
+      : place_(std::move(place)),
+        rank_(place_.rank()),
+        mover_(place_.mover()),
+        pairs_(static_cast<size_t>(place_.size() * place_.size()), 0) {}
 
   int64_t rank() const override { return rank_; }
-  int64_t size() const override { return hub_->size(); }
+  int64_t size() const override { return place_.size(); }
   uint64_t take_sequence() override { return ++sequence_; }
   uint64_t take_pair_sequence(int64_t source, int64_t destination) override {
     return ++pairs_[static_cast<size_t>(source * size() + destination)];
   }
+
+  void forget_memory() override { mover_.forget_memory(); }
 
   Pending all_gather(const Call& call, const void* send, void* recv, int64_t bytes) override {
     return meet(call, {"all_gather", bytes, to_bytes(send)}, [=, this](const std::vector<Offer>& offers) {
@@ -82,6 +84,7 @@ class ThreadCommunicator : public Communicator {
     return meet(call, {"all_to_all_rows", row_bytes, to_bytes(send), send_offsets},
                 [=, this](const std::vector<Offer>& offers) {
                   std::vector<Mover::Rows> sources;
+                  sources.reserve(offers.size());
                   for (const Offer& offer : offers) sources.push_back({offer.data, offer.offsets});
                   mover_.copy_rows(call.stream, static_cast<std::byte*>(recv), recv_offsets, sources,
                                    static_cast<size_t>(rank_), recv_rows, row_bytes);
@@ -97,12 +100,12 @@ class ThreadCommunicator : public Communicator {
     return meet(call, {"barrier", 0}, [](const std::vector<Offer>&) {});
   }
   Pending send(const Call& call, const void* data, int64_t bytes, int64_t destination) override {
-    return hub_->message(rank_, destination, true, call, {"message", bytes, to_bytes(data)}, mover_, nullptr);
+    return place_.message(destination, true, call, {"message", bytes, to_bytes(data)}, nullptr);
   }
   Pending receive(const Call& call, void* data, int64_t bytes, int64_t source) override {
-    return hub_->message(
-        source, rank_, false, call, {"message", bytes, nullptr}, mover_,
-        [=, this](const std::vector<Offer>& offers) { copy(call, data, 0, offers[0].data, bytes); });
+    return place_.message(
+        source, false, call, {"message", bytes, nullptr},
+        [=, this](const std::vector<Offer>& offers) { copy(call, data, 0, offers[1].data, bytes); });
   }
 
  private:
@@ -122,11 +125,11 @@ class ThreadCommunicator : public Communicator {
   void copy(const Call& call, void* to, int64_t at, const std::byte* from, int64_t bytes) {
     mover_.copy(call.stream, static_cast<std::byte*>(to) + at, from, bytes);
   }
-  Pending meet(const Call& call, Offer offer, ThreadHub::Pull pull) {
-    return hub_->collective(rank_, call, offer, mover_, std::move(pull));
+  Pending meet(const Call& call, Offer offer, MeetingPlace::Pull pull) {
+    return place_.collective(call, offer, std::move(pull));
   }
 
-  std::shared_ptr<ThreadHub> hub_;
+  MeetingPlace place_;
   int64_t rank_;
   Mover& mover_;
   uint64_t sequence_ = 0;
@@ -135,9 +138,8 @@ class ThreadCommunicator : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_thread_communicator(std::shared_ptr<ThreadHub> hub, int64_t rank,
-                                                       std::unique_ptr<Mover> mover) {
-  return std::make_unique<ThreadCommunicator>(std::move(hub), rank, std::move(mover));
+std::unique_ptr<Communicator> make_meeting_communicator(MeetingPlace place) {
+  return std::make_unique<MeetingCommunicator>(std::move(place));
 }
 
 }  // namespace moesaic

@@ -1,7 +1,8 @@
 #pragma once
-// How a rank that is a thread moves data between the memories of the ranks of its process, and how it orders that against
-// the others' work. On the CPU everything happens in the call; on a GPU it is enqueued on a stream, copies run on copy
-// engines over plain peer pointers, and order comes from events. One per communicator, used by its rank's thread alone.
+// How a rank moves data between its memory and that of the ranks it meets (meeting_place.h), and how it orders that against the
+// others' work. On the CPU everything happens in the call; on a GPU it is enqueued on a stream, copies run on copy engines over
+// plain peer pointers, and order comes from events. One per communicator, used by its rank's thread alone.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,15 +12,32 @@
 
 namespace moesaic {
 
+/// A point in a rank's work, for the others to wait for: what it means only movers of one kind know. 0: nothing to wait for.
+using Mark = uint64_t;
+
+/// Where memory of a rank lies, told so that others can reach it: ranks of one process by the pointer alone.
+struct Address {
+  const std::byte* base = nullptr;  // as its owner sees it: of the allocation, or the memory itself
+  int64_t offset = 0;
+  std::array<std::byte, 64> handle{};  // of the allocation, for other processes
+};
+
 class Mover {
  public:
   virtual ~Mover() = default;
 
-  /// A mark behind everything enqueued on `stream` so far, for the others to wait for; null when there is nothing to wait
-  /// for. Valid until 60 more collectives of this communicator have been marked.
-  virtual void* mark(void* stream) = 0;
-  /// What is enqueued on `stream` from now on comes after another rank's mark.
-  virtual void wait(void* stream, void* mark) = 0;
+  /// How the others reach `memory` of this rank (may be null).
+  virtual Address publish(const void* memory) { return {static_cast<const std::byte*>(memory), 0, {}}; }
+  /// Memory that member `member` of the group has published, as this rank reads it.
+  virtual const std::byte* reach(size_t, const Address& address) { return address.base + address.offset; }
+  /// See Communicator::forget_memory.
+  virtual void forget_memory() {}
+
+  /// A mark behind everything enqueued on `stream` so far. Valid until 60 more collectives of this communicator have been
+  /// marked.
+  virtual Mark mark(void* stream) = 0;
+  /// What is enqueued on `stream` from now on comes after a mark of member `member`.
+  virtual void wait(void* stream, size_t member, Mark mark) = 0;
 
   /// A stream that goes on from where `stream` is: what is enqueued on it until join() may run beside what is enqueued on
   /// `stream`. Not nested.
