@@ -279,6 +279,10 @@ std::unique_ptr<Communicator> everyone_at(ThreadWorld& world, int64_t rank, Shar
 TEST_P(Collectives, ManyAtOnceInAnyOrderEqualAPlainLoop) {
   constexpr uint64_t kCalls = 150;  // more than a ring has cells
   const bool in_shared_memory = std::get<1>(GetParam());
+#ifdef __SANITIZE_THREAD__
+  if (in_shared_memory)
+    GTEST_SKIP() << "each rank maps the boards elsewhere, and tsan tells memory by its address";
+#endif
   ThreadWorld world(std::get<0>(GetParam()), 30);
   std::atomic<int> wrong{0};
   const auto thrown = on_threads(world, [&](int64_t rank) {

@@ -7,6 +7,7 @@
 
 #include <sstream>
 
+#include "comm/meeting/shared_boards.h"
 #include "launch/launch.h"
 #include "launch/rank_variables.h"
 #include "support/process_ranks.h"
@@ -33,8 +34,26 @@ void meet(Rank& rank, Communicator& group, const std::string& name) {
   while (!pending()) std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
+/// Meets the others in shared memory, as GPU ranks do, with nothing to move: more often than there are cells, then as told.
+void meet_in_shared_memory(Rank& rank, bool disagree) {
+  SharedBoards boards(rank.control, "this machine");
+  const auto mover = make_cpu_mover();
+  const auto group = make_meeting_communicator(
+      MeetingPlace(rank.control, boards.neighbours(), static_cast<size_t>(rank.rank),
+                   boards.group(boards.neighbours()), *mover, nullptr));
+  for (uint64_t i = 0; i < 3 * kCells; ++i) meet(rank, *group, "meeting");
+  if (disagree && rank.rank == 1) {
+    const Pending pending = group->all_gather(group->take_sequence(), nullptr, nullptr, 0);
+    while (!pending()) std::this_thread::yield();
+  }
+  meet(rank, *group, "last meeting");
+  std::fprintf(stderr, "met\n");
+  rank.control.barrier();
+}
+
 void work_as_told(const std::string& what, Rank& rank) {
   rank.control.set_time_limit(what == "hang" || what == "leave" ? 1 : 3);
+  if (what == "boards" || what == "disagree") return meet_in_shared_memory(rank, what == "disagree");
   const auto group = group_of_all(rank);
   if (what == "sum") {
     const auto mine = static_cast<float>(rank.rank + 1);
@@ -208,6 +227,24 @@ TEST(Processes, OneProcessRunsAllRanksAsThreads) {
   ASSERT_TRUE(ranks.wait(60));
   EXPECT_EQ(ranks.code(0), kDone);
   EXPECT_THAT(ranks.output(0), HasSubstr("rank 3 of 4: sum 10"));
+}
+
+TEST(Processes, MeetInSharedMemory) {
+  ProcessRanks ranks(3, kChild, "boards");
+  ASSERT_TRUE(ranks.wait(60));
+  for (int64_t r = 0; r < 3; ++r) EXPECT_THAT(ranks.output(r), HasSubstr("met")) << r;
+}
+
+TEST(Processes, ThatCallDifferentCollectivesInSharedMemoryAreNamed) {
+  ProcessRanks ranks(3, kChild, "disagree");
+  ASSERT_TRUE(ranks.wait(60));
+  std::string told;
+  for (int64_t r = 0; r < 3; ++r) {
+    EXPECT_NE(ranks.code(r), kDone) << r;
+    told += ranks.output(r);
+  }
+  EXPECT_THAT(told, AllOf(HasSubstr("all_gather of 0 bytes"), HasSubstr("barrier of 0 bytes"),
+                          HasSubstr("rank 1 (")));
 }
 
 TEST(Processes, TwoJobsOnOnePortRefuseEachOther) {
