@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Sets up, builds and tests. Usage: scripts/test.sh [--all]
 #   By default: the release build (with CUDA where nvcc is), with a pairwise choice of layouts.
-#   --all: the full matrix of layouts in the release build, then also the sanitizer builds (debug: address and undefined
-#   behaviour; tsan: threads) with the pairwise choice.
+#   --all: the full matrix of layouts in the release build, its suites of whole models again in chaos mode (ops in random order),
+#   then also the sanitizer builds (debug: address and undefined behaviour; tsan: threads) with the pairwise choice.
 # The last line is "N passed, N failed", over all builds; a build that fails counts as one failure. Exits 1 on a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +13,7 @@ all=0
 case ${1:-} in
   "") ;;
   --all) presets=("$release" debug tsan); all=1 ;;
-  -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
   *) echo "test: unknown option $1; see scripts/test.sh --help" >&2; exit 2 ;;
 esac
 
@@ -46,18 +46,15 @@ print(passed, failed, skipped)
 PY
 }
 
-run_preset() {  # configures, builds and tests one preset; adds to the counts
-  local preset=$1 report=$PWD/build/$1/test_report.xml code=0 counts now_passed now_failed now_skipped
-  echo "test: $preset: build"
-  if ! { cmake --preset "$preset" && cmake --build --preset "$preset" -j "$(nproc)"; }; then
-    fail_preset "$preset: the build FAILED, so none of its tests ran"
-    return
-  fi
-  echo "test: $preset: tests"
+# run_tests PRESET [VARIABLE=VALUE...] [-- CTEST_OPTION...]: tests what is built; adds to the counts.
+run_tests() {
+  local preset=$1 report=$PWD/build/$1/test_report.xml code=0 counts now_passed now_failed now_skipped variables=()
+  shift
+  while [[ $# -gt 0 && $1 != -- ]]; do variables+=("$1"); shift; done
+  [[ $# -eq 0 ]] || shift
+  echo "test: $preset: tests ${variables[*]}"
   rm -f "$report"
-  local matrix=()
-  [[ $all -eq 1 && $preset == "$release" ]] && matrix=(env MOESAIC_FULL_MATRIX=1)
-  "${matrix[@]}" ctest --preset "$preset" -j 2 --no-tests=error --output-junit "$report" || code=$?
+  env "${variables[@]}" ctest --preset "$preset" -j 2 --no-tests=error --output-junit "$report" "$@" || code=$?
   if ! counts=$(count_results "$report"); then
     fail_preset "$preset: ctest exited with $code and left no report at $report"
     return
@@ -69,7 +66,24 @@ run_preset() {  # configures, builds and tests one preset; adds to the counts
   [[ $code -eq 0 || $now_failed -gt 0 ]] || fail_preset "$preset: ctest exited with $code without naming a failed test"
 }
 
-for preset in "${presets[@]}"; do run_preset "$preset"; done
+build_preset() {
+  local preset=$1
+  echo "test: $preset: build"
+  if ! { cmake --preset "$preset" && cmake --build --preset "$preset" -j "$(nproc)"; }; then
+    fail_preset "$preset: the build FAILED, so none of its tests ran"
+    return 1
+  fi
+}
+
+for preset in "${presets[@]}"; do
+  build_preset "$preset" || continue
+  if [[ $all -eq 1 && $preset == "$release" ]]; then
+    run_tests "$preset" MOESAIC_FULL_MATRIX=1
+    run_tests "$preset" MOESAIC_TEST_REPLAY=chaos -- -L '^(dist|golden|regress|unit_train)$'
+  else
+    run_tests "$preset"
+  fi
+done
 
 if [[ $release == cuda ]]; then
   nvidia-smi -L 2>/dev/null || echo "CUDA was compiled; its tests were skipped: no GPU here"

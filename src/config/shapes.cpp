@@ -177,8 +177,8 @@ ModelConfig model_shape(std::string_view name) {
   }
   const std::vector<std::string_view> known = model_shape_names();
   const std::string_view meant = nearest(name, known);
-  const std::string hint = meant.empty() ? "" : fmt::format("did you mean {}? ", meant);
-  fail<ConfigError>("unknown model shape \"{}\"; {}The shipped ones are {}", excerpt(name), hint,
+  const std::string hint = meant.empty() ? "" : fmt::format("Did you mean {}? ", meant);
+  fail<ConfigError>("unknown model shape \"{}\". {}The shipped ones are {}", excerpt(name), hint,
                     fmt::join(known, ", "));
 }
 

@@ -23,6 +23,11 @@ namespace {
 
 constexpr std::chrono::seconds kTimeToUnwind{2};  // of a rank that is a thread, after an abort
 constexpr int64_t kMaxStreamsOfGpu = 32;          // CUDA_DEVICE_MAX_CONNECTIONS
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kPoison = true;  // builds that look for mistakes fill memory that holds nothing with NaN
+#else
+constexpr bool kPoison = false;
+#endif
 
 /// Speaks for all ranks of a job that is only imagined.
 class NullControl : public Control {
@@ -123,8 +128,10 @@ std::unique_ptr<Device> make_device(const RunConfig& run, int64_t rank, const Sh
                        "the device sim is not built yet; set run.device to cpu or cuda");
   const auto cores = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
   const int64_t threads = run.threads > 0 ? run.threads : std::max<int64_t>(1, cores / share.count);
-  return make_cpu_device(
-      {.mode = run.replay, .chaos_seed = chaos_seed(run, rank), .num_threads = static_cast<int>(threads)});
+  return make_cpu_device({.mode = run.replay,
+                          .chaos_seed = chaos_seed(run, rank),
+                          .poison = kPoison,
+                          .num_threads = static_cast<int>(threads)});
 }
 
 namespace {

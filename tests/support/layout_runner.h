@@ -43,6 +43,12 @@ inline DeviceKind test_device() {
   return value != nullptr && std::string(value) == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
 }
 
+/// How a CPU device replays there: in random order when the environment has MOESAIC_TEST_REPLAY=chaos.
+inline ReplayMode test_replay() {
+  const char* value = std::getenv("MOESAIC_TEST_REPLAY");
+  return value != nullptr && std::string(value) == "chaos" ? ReplayMode::chaos : ReplayMode::inline_;
+}
+
 /// A model small enough to run in milliseconds: set-up Z of the bug reports.
 inline Config small_config() {
   Config c;
@@ -66,6 +72,7 @@ inline Config small_config() {
   c.optim.clip = 0;
   c.run.threads = 1;
   c.run.device = test_device();
+  c.run.replay = test_replay();
   c.run.comm_timeout = c.run.join_timeout = 30;
   return c;
 }

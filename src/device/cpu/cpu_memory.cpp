@@ -8,8 +8,9 @@
 namespace moesaic {
 
 std::byte* CpuMemory::take(int64_t bytes) {
-  void* memory =
-      mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  // With its pages: a step takes no more memory than the table says, and what is too large is found out at the start.
+  void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   require<DeviceError>(memory != MAP_FAILED,
                        "{} of memory could not be had; use more ranks or a smaller batch",
                        format_bytes(bytes));

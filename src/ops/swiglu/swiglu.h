@@ -1,5 +1,6 @@
 #pragma once
-// SwiGLU (Shazeer, 2020) with the token's gate weight multiplied in, before FC2 (BF16 path of the paper).
+// SwiGLU (Shazeer, 2020) with the token's gate weight multiplied in, before FC2 (BF16 path of the paper). In BF16 everything inside
+// is FP32, and each element of y and dh is rounded once.
 #include "device/program.h"
 
 namespace moesaic::ops {

@@ -160,7 +160,7 @@ TEST(Preset, UnknownOneNamesTheNearest) {
   EXPECT_THAT(
       refusal("\nmodel.preset = \"mixtral-8x7\"\n"),
       HasSubstr(
-          "model.preset in file.toml:2: unknown model shape \"mixtral-8x7\"; did you mean mixtral-8x7b?"));
+          "model.preset in file.toml:2: unknown model shape \"mixtral-8x7\". Did you mean mixtral-8x7b?"));
   EXPECT_THAT(refusal("model.preset = 3\n"), HasSubstr("expected a string, found 3"));
 }
 
