@@ -96,8 +96,8 @@ ModelConfig hunyuan_large() {
           .router = kPlainSoftmax};
 }
 
-// Its LayerNorm, biases, SparseMixer router and LongRoPE are left out, so that it runs on a GPU: RMSNorm, a plain softmax and
-// plain RoPE take their places. An imported one (moesaic convert) has them.
+// Its LayerNorm, biases, SparseMixer router and LongRoPE are left out, as in what docs/results/ compares: RMSNorm, a plain softmax
+// and plain RoPE take their places. An imported one (moesaic convert) has them.
 ModelConfig phi_35_moe() {
   return {.num_layers = 32,
           .hidden = 4096,

@@ -111,14 +111,6 @@ void check_built(const LayoutConfig& l, const RunConfig& r) {
 
 /// What the kernels' tables and registers hold.
 void check_gpu(const ModelConfig& m) {
-  const auto require_absent = [](bool used, const char* key) {
-    require<ConfigError>(!used, "{} is not built for run.device = cuda yet; use run.device = cpu", key);
-  };
-  require_absent(m.layer_norm, "model.layer_norm = true");
-  require_absent(m.attention_bias, "model.attention_bias = true");
-  require_absent(m.head_bias, "model.head_bias = true");
-  require_absent(m.long_rope.original_len > 0, "model.long_rope");
-  require_absent(m.router.score == ScoreFunction::sparsemixer, "model.router.score = sparsemixer");
   constexpr int64_t kMostExperts = 1024, kMostHeadDim = 512;
   require<ConfigError>(m.num_experts <= kMostExperts,
                        "model.num_experts = {} is more than run.device = cuda can route to, {}",

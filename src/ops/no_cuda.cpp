@@ -1,6 +1,7 @@
 // The CUDA bodies of a build without CUDA: never called, since no CUDA device can be made there (device/no_cuda.cpp).
 #include "ops/attention/attention_bodies.h"
 #include "ops/balance/balance_bodies.h"
+#include "ops/bias/bias_bodies.h"
 #include "ops/dispatch_plan/dispatch_plan_bodies.h"
 #include "ops/elementwise/elementwise_bodies.h"
 #include "ops/embedding/embedding_bodies.h"
@@ -39,6 +40,8 @@ NO_CUDA(balance_loss, BalanceLoss)
 NO_CUDA(z_loss, ZLoss)
 NO_CUDA(capacity, Capacity)
 NO_CUDA(add_counts, AddCounts)
+NO_CUDA(add_bias, AddBias)
+NO_CUDA(bias_backward, BiasBackward)
 NO_CUDA(dispatch_plan, DispatchPlan)
 NO_CUDA(zero, Zero)
 NO_CUDA(copy, Copy)

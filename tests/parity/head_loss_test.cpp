@@ -11,11 +11,13 @@ struct Case {
   bool gradients = true, token_loss = true;
   float size = 2;              // of the logits
   uint64_t one_counts_in = 0;  // tokens; 0 = all but one in eight count
+  bool biased = false, accumulate = true;
 };
 
 void expect_loss(const Case& c, const Bounds& bounds) {
-  SCOPED_TRACE(fmt::format("T {} D {} V {} chunk {} {} gradients {}", c.num_tokens, c.width, c.num_logits,
-                           c.chunk, name_of(c.type), c.gradients));
+  SCOPED_TRACE(fmt::format("T {} D {} V {} chunk {} {} gradients {} biased {} accumulate {}", c.num_tokens,
+                           c.width, c.num_logits, c.chunk, name_of(c.type), c.gradients, c.biased,
+                           c.accumulate));
   std::vector<int32_t> targets;
   for (int64_t t = 0; t < c.num_tokens; ++t) {
     const auto i = static_cast<uint64_t>(t);
@@ -39,9 +41,15 @@ void expect_loss(const Case& c, const Bounds& bounds) {
     if (c.gradients) {
       args.scale = r.tensor("scale", {1}, {0.125f});
       outputs.push_back(args.dx = r.tensor("dx", {c.num_tokens, c.width}, {}, c.type));
-      outputs.push_back(
-          args.dw = r.tensor("dw", {c.num_logits, c.width}, fresh_randn(c.num_logits * c.width, 5, 0.01f)));
+      const auto before = [&](int64_t count, uint64_t seed) {  // without accumulate: nothing that may be used
+        return c.accumulate ? fresh_randn(count, seed, 0.01f) : std::vector<float>{};
+      };
+      args.accumulate = c.accumulate;
+      outputs.push_back(args.dw = r.tensor("dw", {c.num_logits, c.width}, before(c.num_logits * c.width, 5)));
+      if (c.biased)
+        outputs.push_back(args.d_bias = r.tensor("d_bias", {c.num_logits}, before(c.num_logits, 7)));
     }
+    if (c.biased) args.bias = r.tensor("bias", {c.num_logits}, fresh_randn(c.num_logits, 6), c.type);
     ops::head_loss(r.program(), Stream::compute, args);
     return outputs;
   });
@@ -68,6 +76,30 @@ TEST(HeadLossParity, EveryShapeAndType) {
                        .token_loss = gradients == (chunk == 16)};
           expect_loss(c, bounds_of(c));
         }
+}
+
+TEST(HeadLossParity, WithABias) {
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const bool gradients : {false, true})
+      for (const bool accumulate : {false, true})
+        for (const int64_t num_logits : {2, 259, 512, 4097, 10000})
+          for (const int64_t chunk : {16, 64}) {
+            const Case c{.num_tokens = 37,
+                         .num_logits = num_logits,
+                         .chunk = chunk,
+                         .type = type,
+                         .gradients = gradients,
+                         .biased = true,
+                         .accumulate = accumulate};
+            expect_loss(c, bounds_of(c));
+          }
+}
+
+TEST(HeadLossParity, WritesGradientsWithoutAccumulate) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const Case c{.chunk = 16, .type = type, .accumulate = false};
+    expect_loss(c, bounds_of(c));
+  }
 }
 
 TEST(HeadLossParity, OddWidths) {

@@ -14,12 +14,21 @@ struct Case {
   bool gains = true, in_place = false;
   float theta = 10000;
   int32_t first_position = 0;
+  bool long_rope = false;
 
   int64_t width() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
   std::string str() const {
-    return fmt::format("{} rows, {} + 2 * {} heads of {}, {}, gains {} {}, in place {}, positions from {}",
-                       rows, num_heads, num_kv_heads, head_dim, name_of(type), gains, name_of(gain), in_place,
-                       first_position);
+    return fmt::format(
+        "{} rows, {} + 2 * {} heads of {}, {}, gains {} {}, in place {}, positions from {}, "
+        "long {}",
+        rows, num_heads, num_kv_heads, head_dim, name_of(type), gains, name_of(gain), in_place,
+        first_position, long_rope);
+  }
+  template <class Args>
+  void lengthen(Args& args) const {
+    if (!long_rope) return;
+    args.scale = 1.19;
+    for (int64_t i = 0; i < head_dim / 2; ++i) args.factors.push_back(1 + 0.37 * static_cast<double>(i));
   }
   Handle positions(OpRunner& r) const {
     std::vector<int32_t> p(static_cast<size_t>(rows));
@@ -44,6 +53,7 @@ void expect_forward(const Case& k) {
       args.gain_q = r.tensor("gain_q", {k.head_dim}, fresh_randn(k.head_dim, 2), k.gain);
       args.gain_k = r.tensor("gain_k", {k.head_dim}, fresh_randn(k.head_dim, 3), k.gain);
     }
+    k.lengthen(args);
     ops::qk_rope_forward(r.program(), Stream::compute, args);
     return {args.out};
   });
@@ -71,6 +81,7 @@ void expect_backward(const Case& k) {
       outputs.push_back(args.d_gain_q);
       outputs.push_back(args.d_gain_k);
     }
+    k.lengthen(args);
     ops::qk_rope_backward(r.program(), Stream::compute, args);
     return outputs;
   });
@@ -104,6 +115,20 @@ TEST(QkRopeParity, RowCountsAndGainTypes) {
         expect_both(
             {.rows = rows, .num_heads = 2, .num_kv_heads = 1, .head_dim = 64, .type = type, .gain = gain});
   expect_both({.rows = 1100, .num_heads = 2, .num_kv_heads = 1, .head_dim = 10});
+}
+
+TEST(QkRopeParity, LongRope) {
+  // Widths follow each other with and without factors, and with others: nothing may be left of the ones before.
+  for (const int64_t head_dim : {2, 66, 96, 128, 512})
+    for (const DType type : {DType::f32, DType::bf16})
+      for (const bool gains : {true, false})
+        for (const bool long_rope : {true, false, true})
+          expect_both({.rows = 300,
+                       .head_dim = head_dim,
+                       .type = type,
+                       .gains = gains,
+                       .first_position = 130000,
+                       .long_rope = long_rope});
 }
 
 TEST(QkRopeParity, FarPositionsAndLargeTheta) {

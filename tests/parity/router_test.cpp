@@ -30,11 +30,13 @@ Routed record_forward(OpRunner& r, const Case& c) {
   return h;
 }
 
-/// Indices must be equal; only the logarithm of lse is computed otherwise than on the CPU.
+/// Indices must be equal; only the logarithm of lse is computed otherwise than on the CPU. (sparsemixer also sums over E in another
+/// order.)
 void expect_forward(const Case& c) {
+  const double bound = c.config.score == ScoreFunction::sparsemixer ? 4e-6 : 1e-6;
   SCOPED_TRACE(
       fmt::format("T {} E {} K {} biased {} groups {}", c.T, c.E, c.K, c.biased, c.config.num_groups));
-  expect_parity({.f32 = 1e-6}, [&](OpRunner& r) -> Outputs {
+  expect_parity({.f32 = bound}, [&](OpRunner& r) -> Outputs {
     const Routed h = record_forward(r, c);
     Outputs outputs{h.indices, h.weights, h.probs};
     if (h.lse) outputs.push_back(h.lse);
@@ -199,6 +201,71 @@ TEST(RouterParity, BackwardAtEveryWidth) {
   for (const auto& [E, K] : std::vector<std::pair<int64_t, int64_t>>{
            {2, 2}, {5, 5}, {32, 16}, {64, 6}, {66, 66}, {127, 8}, {250, 3}, {256, 8}, {512, 16}, {1023, 17}})
     for (const int64_t T : {1, 9, 70}) expect_backward({.T = T, .E = E, .K = K, .balance = true, .z = 0.1f});
+}
+
+RouterConfig sparsemixer(double eps, double scale = 1) {
+  RouterConfig config;
+  config.score = ScoreFunction::sparsemixer;
+  config.renormalize = false;
+  config.sparsemixer_eps = eps;
+  config.weight_scale = scale;
+  return config;
+}
+
+const std::vector<int64_t> kMixedWidths = {2, 3, 8, 16, 30, 64, 66, 127, 128, 250, 256, 511, 512, 1023, 1024};
+
+TEST(SparseMixerParity, ForwardAtEveryWidth) {
+  for (const int64_t E : kMixedWidths)
+    for (const int64_t T : {1, 9, 70})
+      for (const double eps : {0.0, 0.01, 0.3})
+        expect_forward({.T = T, .E = E, .config = sparsemixer(eps, 2.5), .with_lse = T == 9});
+}
+
+TEST(SparseMixerParity, ForwardOfManyTokensChoosesTheSameExperts) {
+  for (const int64_t E : {8, 16, 200})
+    for (const float size : {0.1f, 1.0f, 20.0f})
+      expect_forward({.T = 5000, .E = E, .config = sparsemixer(0.1), .size = size});
+}
+
+TEST(SparseMixerParity, ForwardWithTies) {
+  const int64_t T = 300, E = 16;
+  for (const float step : {0.5f, 100.0f}) {  // 100: all logits are 0
+    std::vector<float> logits = fresh_randn(T * E, 3);
+    for (float& x : logits) x = step * std::round(x / step);
+    // With 0.125 and 0.25 many distances lie on the border itself.
+    for (const double eps : {0.0, 0.125, 0.25})
+      expect_forward({.T = T, .E = E, .config = sparsemixer(eps), .logits = logits});
+  }
+}
+
+TEST(SparseMixerParity, NanAndInfChooseTheSameExperts) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  const int64_t T = 200, E = 10;
+  std::vector<float> logits = fresh_randn(T * E, 4);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const uint64_t draw = random_below(8, test_seed(), 5, i), row = i / E;
+    if (row % 3 == 0 && draw < 3) logits[i] = draw == 0 ? nan : draw == 1 ? inf : -inf;
+    if (row % 50 == 1) logits[i] = nan;
+    if (row % 50 == 2) logits[i] = -inf;
+    if (row % 50 == 4) logits[i] = inf;
+    if (row % 50 == 5 && i % E != 6) logits[i] = nan;
+  }
+  expect_parity({}, [&](OpRunner& r) -> Outputs {
+    return {record_forward(r, {.T = T, .E = E, .config = sparsemixer(0.1), .logits = logits}).indices};
+  });
+}
+
+TEST(SparseMixerParity, BackwardAtEveryWidth) {
+  for (const int64_t E : kMixedWidths)
+    for (const double eps : {0.0, 0.01, 0.3})
+      for (const bool balance : {false, true})
+        for (const float z : {0.0f, 0.3f})
+          expect_backward({.T = 70,
+                           .E = E,
+                           .config = sparsemixer(eps, 2.5),
+                           .with_lse = z != 0,
+                           .balance = balance,
+                           .z = z});
 }
 
 TEST(RouterParity, BiasUpdate) {

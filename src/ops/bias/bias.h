@@ -1,5 +1,5 @@
 #pragma once
-// A vector added to every row of a matrix: the bias of a linear layer. On the CPU only for now.
+// A vector added to every row of a matrix: the bias of a linear layer.
 #include "device/program.h"
 
 namespace moesaic::ops {

@@ -1,5 +1,6 @@
 #include "ops/head_loss/head_loss.h"
 
+#include "ops/bias/row_sums_cuda.h"
 #include "ops/head_loss/head_loss_bodies.h"
 #include "ops/matmul/gemm_cuda.h"
 #include "ops/op.h"
@@ -7,9 +8,10 @@
 namespace moesaic::ops {
 
 HeadLossScratch head_loss_scratch(const Shape& logits, int64_t num_tokens, bool bf16_gradient,
-                                  bool with_losses) {
+                                  bool with_d_bias, bool with_losses) {
   HeadLossScratch s{.gradient = kGemmWorkspace};
-  s.losses = s.gradient + (bf16_gradient ? round_up(logits.numel() * size_of(DType::bf16), 256) : 0);
+  s.bias_sums = s.gradient + (bf16_gradient ? round_up(logits.numel() * size_of(DType::bf16), 256) : 0);
+  s.losses = s.bias_sums + (with_d_bias ? round_up(row_sums_scratch(logits[0], logits[1]), 256) : 0);
   s.bytes = s.losses + (with_losses ? num_tokens * size_of(DType::f32) : 0);
   return s;
 }
@@ -33,16 +35,16 @@ void head_loss(Program& g, Stream stream, const HeadLoss& args) {
     MOESAIC_CHECK(g.dtype(args.scale) == DType::f32 && g.shape(args.scale).numel() == 1);
   }
   MOESAIC_CHECK(static_cast<bool>(args.d_bias) == (args.bias && with_gradients));
-  MOESAIC_CHECK(!args.bias || (g.device() != DeviceKind::cuda && g.dtype(args.bias) == g.dtype(args.w) &&
-                               g.shape(args.bias).numel() == w[0]));
+  MOESAIC_CHECK(!args.bias || (g.dtype(args.bias) == g.dtype(args.w) && g.shape(args.bias).numel() == w[0]));
   MOESAIC_CHECK(!args.d_bias || (g.dtype(args.d_bias) == DType::f32 && g.shape(args.d_bias).numel() == w[0]));
   MOESAIC_CHECK(!args.token_loss ||
                 (g.dtype(args.token_loss) == DType::f32 && g.shape(args.token_loss).numel() == x.rows()));
   HeadLoss with_scratch = args;
-  with_scratch.scratch = scratch(
-      g, "head_loss",
-      head_loss_scratch(logits, x.rows(), with_gradients && g.dtype(args.x) == DType::bf16, !args.token_loss)
-          .bytes);
+  with_scratch.scratch =
+      scratch(g, "head_loss",
+              head_loss_scratch(logits, x.rows(), with_gradients && g.dtype(args.x) == DType::bf16,
+                                static_cast<bool>(args.d_bias), !args.token_loss)
+                  .bytes);
   g.add({.name = "head_loss",
          .streams = {stream},
          .accesses = accesses({in(args.x), in(args.w), in(args.targets), in(args.scale), out(args.logits),

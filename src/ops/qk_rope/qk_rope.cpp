@@ -18,9 +18,8 @@ void check(const Program& g, Handle x, Handle y, const Args& args) {
   MOESAIC_CHECK(is_float(g.dtype(x)) && g.dtype(y) == g.dtype(x));
   MOESAIC_CHECK(g.dtype(args.positions) == DType::i32 &&
                 g.shape(args.positions).numel() == g.shape(x).rows());
-  MOESAIC_CHECK(
-      (args.factors.empty() && args.scale == 1) ||
-      (g.device() != DeviceKind::cuda && static_cast<int64_t>(args.factors.size()) == args.head_dim / 2));
+  MOESAIC_CHECK((args.factors.empty() && args.scale == 1) ||
+                static_cast<int64_t>(args.factors.size()) == args.head_dim / 2);
   MOESAIC_CHECK(static_cast<bool>(args.gain_q) == static_cast<bool>(args.gain_k));
   for (Handle gain : {args.gain_q, args.gain_k})
     MOESAIC_CHECK(!gain || (is_float(g.dtype(gain)) && g.dtype(gain) == g.dtype(args.gain_q) &&

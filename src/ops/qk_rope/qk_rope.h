@@ -11,7 +11,7 @@ namespace moesaic::ops {
 
 /// out = rope(norm(qkv)); angle of pair i at position p: p * theta^(-2 i / A) in FP64, its cosine and sine
 /// rounded to FP32. factors [A / 2], optional: angle of pair i divided by factors[i]; scale multiplies cosines and sines
-/// (LongRoPE, arXiv 2402.13753; on the CPU only). positions: i32 [T]. gain_q, gain_k: [A], both or neither. out may be qkv itself (in place). One
+/// (LongRoPE, arXiv 2402.13753). positions: i32 [T]. gain_q, gain_k: [A], both or neither. out may be qkv itself (in place). One
 /// rounding, at the end. Cost: 3 operations (with gains 7) an element of q and k, each tensor once.
 struct QkRopeForward {
   Handle qkv, positions, gain_q, gain_k, out;
@@ -33,6 +33,6 @@ struct QkRopeBackward {
   std::vector<double> factors{};
   double scale = 1;
 };
-void qk_rope_backward(Program& g, Stream stream, const QkRopeBackward& args);
+void qk_rope_backward(Program& g, Stream stream, const QkRopeBackward& given);
 
 }  // namespace moesaic::ops

@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   for (int64_t first = static_cast<int64_t>(blockIdx.x) * l.group; first < l.num_rows;
        first += static_cast<int64_t>(gridDim.x) * l.group) {
     const int num_tokens = static_cast<int>(min(static_cast<int64_t>(l.group), l.num_rows - first));
-    table.fill(p.positions + first, num_tokens, l, frequency);
+    table.fill(p.positions + first, num_tokens, l, frequency, frequencies.scale);
     for (int flat = static_cast<int>(threadIdx.x); flat < num_places(num_tokens, l); flat += kThreads) {
       const Place place(flat, num_tokens, l);
       const bool is_key = place.head >= l.num_q;
@@ -130,7 +130,7 @@ void launch(cudaStream_t stream, const Pointers<T>& p, int64_t blocks, int64_t n
   const Layout l = layout(num_rows, args, N);
   const int64_t bytes = l.table_bytes() + 4 * (2 + kThreads / 32 * 2) * args.head_dim;
   backward_kernel<N, kPacks><<<static_cast<unsigned>(blocks), kThreads, static_cast<size_t>(bytes), stream>>>(
-      p, l, frequencies(args.theta, args.head_dim));
+      p, l, frequencies(args));
 }
 
 template <class T>

@@ -14,20 +14,27 @@ namespace moesaic::ops::rope {
 constexpr int kThreads = 256;
 constexpr int kMaxHeadDim = 512;  // a table entry a thread
 
-/// theta^(-2 i / A), the same numbers as on the CPU.
+/// theta^(-2 i / A), divided by the pair's factor, and the factor of cosines and sines.
 struct Frequencies {
   double of_pair[kMaxHeadDim / 2];
+  double scale;
 };
-inline const Frequencies& frequencies(float theta, int64_t head_dim) {
+template <class Args>
+const Frequencies& frequencies(const Args& args) {
   thread_local Frequencies f;  // of the last call: every layer asks for the same ones
   thread_local float last_theta = 0;
   thread_local int64_t last_head_dim = 0;
-  if (theta == last_theta && head_dim == last_head_dim) return f;
-  last_theta = theta;
-  last_head_dim = head_dim;
-  for (int64_t i = 0; i < head_dim / 2; ++i)
-    f.of_pair[i] =
-        std::pow(static_cast<double>(theta), -static_cast<double>(i) / static_cast<double>(head_dim / 2));
+  thread_local std::vector<double> last_factors;
+  f.scale = args.scale;
+  if (args.theta == last_theta && args.head_dim == last_head_dim && args.factors == last_factors) return f;
+  last_theta = args.theta;
+  last_head_dim = args.head_dim;
+  last_factors = args.factors;
+  for (int64_t i = 0; i < args.head_dim / 2; ++i) {
+    const double of_pair = std::pow(static_cast<double>(args.theta),
+                                    -static_cast<double>(i) / static_cast<double>(args.head_dim / 2));
+    f.of_pair[i] = args.factors.empty() ? of_pair : of_pair / args.factors[static_cast<size_t>(i)];
+  }
   return f;
 }
 
@@ -71,14 +78,15 @@ struct Table {
 
   __device__ Table(float* memory, const Layout& l) : cosines(memory), sines(memory + l.group * l.half) {}
   /// `frequency`: of this thread's pair, threadIdx.x % half. A block-wide barrier stands on both sides.
-  __device__ void fill(const int32_t* positions, int num_tokens, const Layout& l, double frequency) {
+  __device__ void fill(const int32_t* positions, int num_tokens, const Layout& l, double frequency,
+                       double scale) {
     __syncthreads();
     const int entry = static_cast<int>(threadIdx.x);
     if (entry < num_tokens * l.half) {
       double sine, cosine;
       sincos(static_cast<double>(positions[entry / l.half]) * frequency, &sine, &cosine);
-      cosines[entry] = static_cast<float>(cosine);
-      sines[entry] = static_cast<float>(sine);
+      cosines[entry] = static_cast<float>(scale * cosine);
+      sines[entry] = static_cast<float>(scale * sine);
     }
     __syncthreads();
   }

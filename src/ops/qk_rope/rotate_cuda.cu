@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t first = static_cast<int64_t>(blockIdx.x) * l.group; first < l.num_rows;
        first += static_cast<int64_t>(gridDim.x) * l.group) {
     const int num_tokens = static_cast<int>(min(static_cast<int64_t>(l.group), l.num_rows - first));
-    table.fill(p.positions + first, num_tokens, l, frequency);
+    table.fill(p.positions + first, num_tokens, l, frequency, frequencies.scale);
     for (int flat = static_cast<int>(threadIdx.x); flat < num_places(num_tokens, l); flat += kThreads) {
       const Place place(flat, num_tokens, l);
       const int64_t head = (first + place.token) * l.width + place.head * l.head_dim;
@@ -77,8 +77,8 @@ template <int N, int kPacks, class T, class Args>
 void launch(cudaStream_t stream, const Pointers<T>& p, int64_t num_rows, const Args& args) {
   const Layout l = layout(num_rows, args, N);
   const int64_t bytes = l.table_bytes() + (p.gains.q != nullptr ? 8 * args.head_dim : 0);
-  rotate_kernel<N, kPacks><<<num_blocks(l.num_groups()), kThreads, static_cast<size_t>(bytes), stream>>>(
-      p, l, frequencies(args.theta, args.head_dim));
+  rotate_kernel<N, kPacks>
+      <<<num_blocks(l.num_groups()), kThreads, static_cast<size_t>(bytes), stream>>>(p, l, frequencies(args));
 }
 
 template <class T, class Args>

@@ -28,7 +28,7 @@ void rmsnorm_forward(Program& g, Stream stream, const RmsNormForward& args) {
   check_same(g, args.x, {args.residual, args.sum, args.y});
   check_gain(g, args.x, args.gain, args.rstd);
   MOESAIC_CHECK(!args.residual || args.sum, "a residual needs somewhere to put the sum");
-  MOESAIC_CHECK(!args.bias || (g.device() != DeviceKind::cuda && g.dtype(args.bias) == g.dtype(args.gain) &&
+  MOESAIC_CHECK(!args.bias || (g.dtype(args.bias) == g.dtype(args.gain) &&
                                g.shape(args.bias).numel() == g.shape(args.x)[-1]));
   g.add({.name = "rmsnorm_forward",
          .streams = {stream},
@@ -52,11 +52,11 @@ void rmsnorm_backward(Program& g, Stream stream, const RmsNormBackward& given) {
   check_same(g, args.x, {args.dy, args.add, args.dx});
   check_gain(g, args.x, args.gain, args.rstd);
   MOESAIC_CHECK(g.dtype(args.dgain) == DType::f32 && g.shape(args.dgain).numel() == g.shape(args.x)[-1]);
-  MOESAIC_CHECK(!args.d_bias || (g.device() != DeviceKind::cuda && g.dtype(args.d_bias) == DType::f32 &&
-                                 g.shape(args.d_bias).numel() == g.shape(args.x)[-1]));
-  args.scratch =
-      scratch(g, "rmsnorm_backward",
-              4 * g.shape(args.x)[-1] * rmsnorm_backward_blocks(g.shape(args.x).rows(), g.shape(args.x)[-1]));
+  MOESAIC_CHECK(!args.d_bias ||
+                (g.dtype(args.d_bias) == DType::f32 && g.shape(args.d_bias).numel() == g.shape(args.x)[-1]));
+  args.scratch = scratch(g, "rmsnorm_backward",
+                         (args.d_bias ? 8 : 4) * g.shape(args.x)[-1] *
+                             rmsnorm_backward_blocks(g.shape(args.x).rows(), g.shape(args.x)[-1]));
   g.add({.name = "rmsnorm_backward",
          .streams = {stream},
          .accesses = accesses({in(args.dy), in(args.x), in(args.gain), in(args.rstd), in(args.add),

@@ -9,7 +9,7 @@ namespace moesaic::ops {
 /// x, residual, y, sum: [T, D] f32 or bf16; gain: [D] f32 or bf16; rstd: [T] f32. `sum` = s is written when
 /// present (required with residual); with BF16, rstd and y are computed from the rounded s. rstd is optional.
 /// bias [D], of gain's type, makes it LayerNorm: c = s - mean(s) takes the place of s in rstd and y, and bias is added to
-/// y. On the CPU only.
+/// y.
 /// Cost: 4 operations an element (5 with residual, 2 more with bias), each tensor once.
 struct RmsNormForward {
   Handle x, residual, gain, sum, y, rstd;
@@ -22,7 +22,7 @@ void rmsnorm_forward(Program& g, Stream stream, const RmsNormForward& args);
 /// x = s of the forward pass; `add` [T, D] optional (the residual's gradient); dgain [D] f32. rstd is
 /// recomputed from x when absent. dx may be dy or add. The sum over rows is taken in blocks of 64 rows.
 /// d_bias [D] f32 says that the forward pass was LayerNorm: c = x - mean(x) takes the place of s, the mean of dy gain rstd is
-/// taken from dx, and d_bias += sum over rows of dy. On the CPU only.
+/// taken from dx, and d_bias += sum over rows of dy.
 /// Cost: 10 operations an element (11 with add, 4 more with d_bias), each tensor once, dgain and d_bias twice.
 struct RmsNormBackward {
   Handle dy, x, gain, rstd, add, dx, dgain;
@@ -30,6 +30,6 @@ struct RmsNormBackward {
   Handle scratch;  // CUDA's working memory; filled in by the op
   Handle d_bias{};
 };
-void rmsnorm_backward(Program& g, Stream stream, const RmsNormBackward& args);
+void rmsnorm_backward(Program& g, Stream stream, const RmsNormBackward& given);
 
 }  // namespace moesaic::ops

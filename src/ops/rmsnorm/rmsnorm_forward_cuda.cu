@@ -12,6 +12,7 @@ struct Pointers {
   float* rstd;
   int64_t num_rows, width;
   float eps;
+  const G* bias;  // null for RMSNorm
 };
 
 /// s = x + residual, rounded as it is stored.
@@ -28,6 +29,20 @@ __device__ void unpack(float (&s)[N], const Words<T, N>& x) {
 }
 
 template <int N>
+__device__ float total(const float (&s)[N]) {
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < N; ++i) sum += s[i];
+  return sum;
+}
+
+template <int N>
+__device__ void subtract(float (&s)[N], float mean) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) s[i] -= mean;
+}
+
+template <int N>
 __device__ float squares(const float (&s)[N]) {
   float sum = 0;
 #pragma unroll
@@ -35,11 +50,17 @@ __device__ float squares(const float (&s)[N]) {
   return sum;
 }
 
-template <int N, class T, class G>
-__device__ void store_normalised(T* y, float (&s)[N], float rstd, const G* gain) {
-  const auto g = load_words<N>(gain);
+/// Column `at` of the gains and, when kCentred, of the biases belongs to s[0].
+template <bool kCentred, int N, class T, class G>
+__device__ void store_normalised(T* y, float (&s)[N], float rstd, const Pointers<T, G>& p, int64_t at) {
+  const auto g = load_words<N>(p.gain + at);
 #pragma unroll
   for (int i = 0; i < N; ++i) s[i] = s[i] * rstd * g[i];
+  if constexpr (kCentred) {
+    const auto b = load_words<N>(p.bias + at);
+#pragma unroll
+    for (int i = 0; i < N; ++i) s[i] += b[i];
+  }
   store_words(y, s);
 }
 
@@ -50,8 +71,8 @@ __device__ float finish_rstd(const Pointers<T, G>& p, float sum) {
   return rstd;
 }
 
-/// A block a row, which it keeps in registers: kPacks packs of N elements a thread.
-template <int kThreads, int N, int kPacks, class T, class G>
+/// A block a row, which it keeps in registers: kPacks packs of N elements a thread. kCentred: LayerNorm.
+template <bool kCentred, int kThreads, int N, int kPacks, class T, class G>
 __global__ void __launch_bounds__(kThreads) row_kernel(Pointers<T, G> p) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * p.width;
   const int width = static_cast<int>(p.width), first = static_cast<int>(threadIdx.x) * N;
@@ -71,19 +92,29 @@ __global__ void __launch_bounds__(kThreads) row_kernel(Pointers<T, G> p) {
     unpack(s[k], x[k]);
     if (p.residual != nullptr) add_residual(s[k], residual[k]);
     if (p.sum != nullptr) store_words(p.sum + row + first + k * kStride, s[k]);
-    sum += squares(s[k]);
+    sum += kCentred ? total(s[k]) : squares(s[k]);
+  }
+  if constexpr (kCentred) {
+    const float mean = block_sum<kThreads>(sum) / static_cast<float>(p.width);
+    sum = 0;
+#pragma unroll
+    for (int k = 0; k < kPacks; ++k) {
+      if (first + k * kStride >= width) continue;
+      subtract(s[k], mean);
+      sum += squares(s[k]);
+    }
   }
   const float rstd = finish_rstd<kThreads>(p, sum);
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
     const int at = first + k * kStride;
     if (at >= width) continue;
-    store_normalised(p.y + row + at, s[k], rstd, p.gain + at);
+    store_normalised<kCentred>(p.y + row + at, s[k], rstd, p, at);
   }
 }
 
-/// A block a row of any width, which it reads twice.
-template <int kThreads, int N, class T, class G>
+/// A block a row of any width, which it reads twice, for LayerNorm three times.
+template <bool kCentred, int kThreads, int N, class T, class G>
 __global__ void __launch_bounds__(kThreads) wide_row_kernel(Pointers<T, G> p) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * p.width;
   const int64_t first = static_cast<int64_t>(threadIdx.x) * N;
@@ -93,23 +124,48 @@ __global__ void __launch_bounds__(kThreads) wide_row_kernel(Pointers<T, G> p) {
     unpack(s, load_words<N>(p.x + row + at));
     if (p.residual != nullptr) add_residual(s, load_words<N>(p.residual + row + at));
     if (p.sum != nullptr) store_words(p.sum + row + at, s);
-    sum += squares(s);
+    sum += kCentred ? total(s) : squares(s);
   }
-  const float rstd = finish_rstd<kThreads>(p, sum);
   // Each thread reads what it wrote itself. Without `sum` there is no residual.
   const T* from = p.sum != nullptr ? p.sum : p.x;
+  float mean = 0;
+  if constexpr (kCentred) {
+    mean = block_sum<kThreads>(sum) / static_cast<float>(p.width);
+    sum = 0;
+    for (int64_t at = first; at < p.width; at += kThreads * N) {
+      float s[N];
+      unpack(s, load_words<N>(from + row + at));
+      subtract(s, mean);
+      sum += squares(s);
+    }
+  }
+  const float rstd = finish_rstd<kThreads>(p, sum);
   for (int64_t at = first; at < p.width; at += kThreads * N) {
     float s[N];
     unpack(s, load_words<N>(from + row + at));
-    store_normalised(p.y + row + at, s, rstd, p.gain + at);
+    if constexpr (kCentred) subtract(s, mean);
+    store_normalised<kCentred>(p.y + row + at, s, rstd, p, at);
   }
 }
 
-template <int kThreads, int N, int kPacks, class T, class G>
+template <bool kCentred, int kThreads, int N, int kPacks, class T, class G>
 bool launch_row(cudaStream_t stream, const Pointers<T, G>& p) {
   if (p.width > kThreads * N * kPacks) return false;
-  row_kernel<kThreads, N, kPacks><<<static_cast<unsigned>(p.num_rows), kThreads, 0, stream>>>(p);
+  row_kernel<kCentred, kThreads, N, kPacks><<<static_cast<unsigned>(p.num_rows), kThreads, 0, stream>>>(p);
   return true;
+}
+
+template <bool kCentred, int N, class T, class G>
+void launch(cudaStream_t stream, const Pointers<T, G>& p) {
+  const auto aligned = [&](const auto* tensor) { return packs(tensor, p.width, N, sizeof *tensor); };
+  if (!aligned(p.x) || !aligned(p.residual) || !aligned(p.gain) || !aligned(p.bias) || !aligned(p.sum) ||
+      !aligned(p.y))
+    wide_row_kernel<kCentred, 256, 1><<<static_cast<unsigned>(p.num_rows), 256, 0, stream>>>(p);
+  else if (!launch_row<kCentred, 128, N, 8 / N>(stream, p) &&
+           !launch_row<kCentred, 128, N, 16 / N>(stream, p) &&
+           !launch_row<kCentred, 128, N, 32 / N>(stream, p) &&
+           !launch_row<kCentred, 256, N, 32 / N>(stream, p))
+    wide_row_kernel<kCentred, 512, N><<<static_cast<unsigned>(p.num_rows), 512, 0, stream>>>(p);
 }
 
 template <class T, class G>
@@ -123,15 +179,13 @@ void forward(const OpContext& c, const RmsNormForward& args) {
                                              .rstd = out_or_null<float>(c, args.rstd),
                                              .num_rows = c.shape(args.x).rows(),
                                              .width = c.shape(args.x)[-1],
-                                             .eps = args.eps};
+                                             .eps = args.eps,
+                                             .bias = cuda_pointer(in_or_null<G>(c, args.bias))};
   if (p.num_rows == 0) return;
-  const cudaStream_t stream = cuda_stream(c);
-  const auto aligned = [&](const auto* tensor) { return packs(tensor, p.width, N, sizeof *tensor); };
-  if (!aligned(p.x) || !aligned(p.residual) || !aligned(p.gain) || !aligned(p.sum) || !aligned(p.y))
-    wide_row_kernel<256, 1><<<static_cast<unsigned>(p.num_rows), 256, 0, stream>>>(p);
-  else if (!launch_row<128, N, 8 / N>(stream, p) && !launch_row<128, N, 16 / N>(stream, p) &&
-           !launch_row<128, N, 32 / N>(stream, p) && !launch_row<256, N, 32 / N>(stream, p))
-    wide_row_kernel<512, N><<<static_cast<unsigned>(p.num_rows), 512, 0, stream>>>(p);
+  if (p.bias != nullptr)
+    launch<true, N>(cuda_stream(c), p);
+  else
+    launch<false, N>(cuda_stream(c), p);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ Shape check_router(const Program& g, Handle logits, Handle indices, Handle weigh
                 allowed);
   MOESAIC_CHECK(!config.softmax_after_topk || config.score == ScoreFunction::softmax);
   MOESAIC_CHECK(config.score != ScoreFunction::sparsemixer ||
-                (g.device() != DeviceKind::cuda && K == 2 && !config.renormalize && config.num_groups == 1));
+                (K == 2 && !config.renormalize && config.num_groups == 1));
   return {T, K};
 }
 

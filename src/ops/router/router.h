@@ -8,7 +8,7 @@
 //   renormalize (sigmoid: sum + 1e-20), times weight_scale.
 //   sparsemixer (K = 2; Liu et al., arXiv 2409.12136, its random parts left out): choose the largest logit l1, weight
 //   = its softmax over the logits l with (l1 - l) / max(|l|, l1) <= 2 sparsemixer_eps; then the same among the
-//   others; times weight_scale. probs = softmax(logits) over E. On the CPU only.
+//   others; times weight_scale. probs = softmax(logits) over E.
 // With force_balance token t takes experts (t K + k) mod E instead, k = 0 .. K-1; weights and all else as above.
 // A NaN score counts as minus infinity when choosing: a NaN logit never yields an index outside 0 .. E-1 nor one expert twice.
 #include "config/config.h"

@@ -40,18 +40,6 @@ __device__ void add_weight_gradient(const Backward& a, int64_t t, int lane, floa
   }
 }
 
-/// y[i] = p[i] (d[i] - sum of p d): the gradient of a softmax p.
-template <class L>
-__device__ void softmax_gradient(const float (&p)[L::kValues], const float (&d)[L::kValues],
-                                 float (&y)[L::kValues]) {
-  float dot = 0;
-#pragma unroll
-  for (int i = 0; i < L::kValues; ++i) dot += p[i] * d[i];
-  dot = group_sum<L>(dot);
-#pragma unroll
-  for (int i = 0; i < L::kValues; ++i) y[i] = p[i] * (d[i] - dot);
-}
-
 /// d_logits from the gradients of probs = score / sum of scores and of the scores, for sigmoids.
 template <class L>
 __device__ void sigmoid_gradient(const Backward& a, const float* probs_row, int lane,
@@ -126,6 +114,7 @@ void router_backward_cuda(const OpContext& c, const RouterBackward& args) {
   const RouterConfig& config = args.config;
   const int64_t T = c.shape(args.logits).rows(), E = c.shape(args.logits)[-1], K = c.shape(args.indices)[-1];
   if (T == 0) return;
+  if (config.score == ScoreFunction::sparsemixer) return sparsemixer_backward_cuda(c, args);
   const Backward a{.logits = c.in<float>(args.logits),
                    .weights = c.in<float>(args.weights),
                    .probs = c.in<float>(args.probs),

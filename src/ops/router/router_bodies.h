@@ -10,6 +10,9 @@ void router_backward_cpu(const OpContext& c, const RouterBackward& args);
 void router_backward_cuda(const OpContext& c, const RouterBackward& args);
 void router_bias_update_cpu(const OpContext& c, const RouterBiasUpdate& args);
 void router_bias_update_cuda(const OpContext& c, const RouterBiasUpdate& args);
+/// The same for the score sparsemixer.
+void sparsemixer_forward_cuda(const OpContext& c, const RouterForward& args);
+void sparsemixer_backward_cuda(const OpContext& c, const RouterBackward& args);
 
 /// One token under sparsemixer: chosen [2], weights [2]; probs [E] is scratch.
 void sparsemixer_forward(const float* logits, int64_t E, float eps, float* probs, int32_t* chosen,

@@ -36,12 +36,6 @@ __device__ Shared shared_of(const Forward& a, float* begin) {
   return s;
 }
 
-/// A number above 0 that orders as x does: 0 is left for what cannot be chosen.
-__device__ uint32_t ordered(float x) {
-  const uint32_t bits = __float_as_uint(__fadd_rn(x, 0.0f));  // -0 becomes 0, its equal
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
 __device__ float score_of(const Forward& a, float logit, float top, float sum) {
   return a.sigmoid ? cpu_sigmoid(logit) : cpu_quotient(cpu_exp(logit - top), sum);
 }
@@ -229,6 +223,7 @@ void router_forward_cuda(const OpContext& c, const RouterForward& args) {
   const RouterConfig& config = args.config;
   const int64_t T = c.shape(args.logits).rows(), E = c.shape(args.logits)[-1], K = c.shape(args.indices)[-1];
   if (T == 0) return;
+  if (config.score == ScoreFunction::sparsemixer) return sparsemixer_forward_cuda(c, args);
   const Forward a{.logits = c.in<float>(args.logits),
                   .bias = in_or_null<float>(c, args.bias),
                   .indices = c.out<int32_t>(args.indices),

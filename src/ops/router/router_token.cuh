@@ -104,6 +104,24 @@ __device__ uint32_t group_min(uint32_t x) {
     return over_group<L>(x, [](uint32_t a, uint32_t b) { return min(a, b); });
 }
 
+/// A number above 0 that orders as x does: 0 is left for what cannot be chosen.
+__device__ inline uint32_t ordered(float x) {
+  const uint32_t bits = __float_as_uint(__fadd_rn(x, 0.0f));  // -0 becomes 0, its equal
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+/// y[i] = p[i] (d[i] - sum of p d): the gradient of a softmax p.
+template <class L>
+__device__ void softmax_gradient(const float (&p)[L::kValues], const float (&d)[L::kValues],
+                                 float (&y)[L::kValues]) {
+  float dot = 0;
+#pragma unroll
+  for (int i = 0; i < L::kValues; ++i) dot += p[i] * d[i];
+  dot = group_sum<L>(dot);
+#pragma unroll
+  for (int i = 0; i < L::kValues; ++i) y[i] = p[i] * (d[i] - dot);
+}
+
 /// fast_exp of vector_math.h with the multiply-adds that the CPU's compiler makes of it: the same bits. Which expert is
 /// chosen hangs on the last bit of a score, since rounding makes ties.
 __device__ inline float cpu_exp(float x) {

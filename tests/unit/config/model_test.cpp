@@ -165,6 +165,8 @@ TEST(Validate, WhatIsNotBuiltYetIsRefusedInPlainWords) {
   EXPECT_THAT(refusal({"run.device=cuda", "model.head_dim=514"}), HasSubstr("model.head_dim = 514"));
   EXPECT_THAT(refusal({"run.device=sim"}), HasSubstr("run.device = sim is not built yet"));
   expect_valid({"run.device=null"});
+  expect_valid({"run.device=cuda", "model.layer_norm=true", "model.attention_bias=true",
+                "model.head_bias=true", "model.router.score=sparsemixer", "model.router.renormalize=false"});
 }
 
 }  // namespace
