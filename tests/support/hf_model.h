@@ -2,6 +2,7 @@
 // Hugging Face folders for tests: a config.json of each family, small, and files of weights with known values.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -171,8 +172,13 @@ inline Weights make_weights(const json& config, DType type) {
       if (type == DType::f32) std::memcpy(stored, &value, 4);
       if (type == DType::bf16) std::memcpy(stored, &static_cast<const bf16&>(bf16(value)), 2);
       if (type == DType::f16) {
-        const auto half = static_cast<_Float16>(value);
-        std::memcpy(stored, &half, 2);
+        int exponent = 0;  // of an exact value in FP16's normal range: sign, exponent, fraction
+        const float fraction = std::frexp(std::abs(value), &exponent);
+        const auto bits =
+            static_cast<uint16_t>(value == 0 ? 0
+                                             : (value < 0 ? 0x8000 : 0) + ((exponent + 14) << 10) +
+                                                   static_cast<int>(fraction * 2048) - 1024);
+        std::memcpy(stored, &bits, 2);
       }
       bytes.append(stored, static_cast<size_t>(size_of(type)));
     }
