@@ -1,7 +1,6 @@
 #include "base/file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -101,35 +100,6 @@ void InputFile::read(int64_t offset, std::span<std::byte> to, std::string_view w
                      path_, what, count, offset, size_);
     done += got;
   }
-}
-
-MappedFile::MappedFile(std::string path) : files_(&file_system()), path_(std::move(path)) {
-  const Descriptor file(path_, O_RDONLY, "open");
-  const auto size = static_cast<size_t>(regular_size(*files_, file.get(), path_));
-  if (size == 0) return;
-  void* data = files_->map(file.get(), size);
-  if (data == MAP_FAILED) fail_errno("map", path_);
-  bytes_ = {static_cast<const std::byte*>(data), size};
-}
-
-MappedFile::~MappedFile() {
-  if (!bytes_.empty()) files_->unmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : files_(other.files_), path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(files_, other.files_);
-  std::swap(path_, other.path_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-
-std::span<const std::byte> MappedFile::range(int64_t offset, int64_t count, std::string_view what) const {
-  if (offset < 0 || count < 0 || offset > size() || count > size() - offset)
-    fail_outside(path_, what, offset, count, size());
-  return bytes_.subspan(static_cast<size_t>(offset), static_cast<size_t>(count));
 }
 
 std::string read_file(const std::string& path, int64_t max_bytes) {

@@ -13,8 +13,8 @@ namespace moesaic {
 
 class FileSystem;
 
-/// A regular file opened for reading at any place. Threads may share it. Unlike a mapped file, a disk that fails or a file
-/// that others shorten gives an IoError, not a signal.
+/// A regular file opened for reading at any place. Threads may share it. Files are not mapped: a disk that fails, or a file that
+/// others shorten, gives an IoError and not a signal.
 class InputFile {
  public:
   /// Throws IoError if the file is missing or not a regular file.
@@ -34,30 +34,6 @@ class InputFile {
   std::string path_;
   int file_ = -1;
   int64_t size_ = 0;
-};
-
-/// A whole regular file mapped read-only. The bytes live as long as the object, and threads may share them. The
-/// file must not be shortened by others meanwhile (our own writers replace files, they never shorten them).
-class MappedFile {
- public:
-  /// Throws IoError if the file is missing, not a regular file, or cannot be mapped. An empty file gives no
-  /// bytes.
-  explicit MappedFile(std::string path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-
-  const std::string& path() const { return path_; }
-  int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
-  std::span<const std::byte> bytes() const { return bytes_; }
-  /// `count` bytes from `offset`; IoError naming `what` unless all of them lie inside the file (any int64 is
-  /// safe).
-  std::span<const std::byte> range(int64_t offset, int64_t count, std::string_view what) const;
-
- private:
-  FileSystem* files_;
-  std::string path_;
-  std::span<const std::byte> bytes_;
 };
 
 /// The whole file as text; IoError if it holds more than max_bytes.

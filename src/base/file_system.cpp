@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -70,12 +69,6 @@ int FileSystem::fsync(int file) {
 }
 int FileSystem::fstat(int file, struct stat& info) {
   return ::fstat(file, &info);
-}
-void* FileSystem::map(int file, size_t bytes) {
-  return ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0);
-}
-void FileSystem::unmap(void* memory, size_t bytes) {
-  ::munmap(memory, bytes);
 }
 int FileSystem::lock(int file) {
   return ::flock(file, LOCK_EX | LOCK_NB);

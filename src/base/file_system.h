@@ -26,9 +26,6 @@ class FileSystem {
   virtual int truncate(int file, off_t bytes);
   virtual int fsync(int file);
   virtual int fstat(int file, struct stat& info);
-  /// Read-only; MAP_FAILED with errno when it fails.
-  virtual void* map(int file, size_t bytes);
-  virtual void unmap(void* memory, size_t bytes);
   /// flock(LOCK_EX | LOCK_NB).
   virtual int lock(int file);
 

@@ -88,14 +88,19 @@ int64_t checked_numel(std::span<const int64_t> shape, const std::string& where) 
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   uint64_t announced = 0;
-  std::memcpy(&announced, file_.range(0, 8, "the length of a safetensors header").data(), 8);
+  file_.read(0, std::as_writable_bytes(std::span(&announced, 1)), "the length of a safetensors header");
   require<IoError>(
       announced <= static_cast<uint64_t>(kMaxHeaderBytes),
       "{}: a header of {} bytes is announced, more than the {} allowed: damaged, or not a safetensors file",
       path, announced, kMaxHeaderBytes);
   const auto header_bytes = static_cast<int64_t>(announced);
-  const auto header = file_.range(8, header_bytes, "the safetensors header");
-  const json root = parse_json({reinterpret_cast<const char*>(header.data()), header.size()}, path);
+  require<IoError>(
+      header_bytes <= file_.size() - 8,
+      "{}: a header of {} bytes is announced, but the file has {} bytes: cut, or not a safetensors file",
+      path, header_bytes, file_.size());
+  std::string header(announced, '\0');
+  file_.read(8, std::as_writable_bytes(std::span(header)), "the safetensors header");
+  const json root = parse_json(header, path);
   require<IoError>(root.is_object(), "{}: the safetensors header must be a JSON object", path);
 
   const int64_t data_at = 8 + header_bytes;
@@ -137,8 +142,10 @@ const StoredTensor& SafetensorsFile::get(std::string_view name) const {
   return *tensor;
 }
 
-std::span<const std::byte> SafetensorsFile::data(const StoredTensor& tensor) const {
-  return file_.range(tensor.offset, tensor.bytes, tensor.name);
+std::vector<std::byte> SafetensorsFile::data(const StoredTensor& tensor) const {
+  std::vector<std::byte> bytes(static_cast<size_t>(tensor.bytes));
+  file_.read(tensor.offset, bytes, tensor.name);
+  return bytes;
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<StoredTensor> tensors,

@@ -45,11 +45,11 @@ class SafetensorsFile {
   const StoredTensor* find(std::string_view name) const;
   /// IoError if there is none of that name.
   const StoredTensor& get(std::string_view name) const;
-  /// The tensor's bytes, little-endian, row-major, not necessarily aligned; they live as long as this object.
-  std::span<const std::byte> data(const StoredTensor& tensor) const;
+  /// The tensor's bytes, little-endian, row-major. IoError when the file cannot be read or was cut.
+  std::vector<std::byte> data(const StoredTensor& tensor) const;
 
  private:
-  MappedFile file_;
+  InputFile file_;
   std::vector<StoredTensor> tensors_;
   std::map<std::string, size_t, std::less<>> by_name_;
   std::map<std::string, std::string> metadata_;

@@ -118,11 +118,14 @@ ShardInfo write_shard(const CheckpointWriter& writer, const HfFolder& folder, si
   std::vector<std::byte> buffer;
   return writer.write_shard(static_cast<int64_t>(file), pieces, [&](size_t i) -> std::span<const std::byte> {
     const StoredTensor& stored = shard.get(from[i]->tensor.theirs);
-    const std::span<const std::byte> data = shard.data(stored);
     const auto size = static_cast<size_t>(pieces[i].bytes());
-    if (stored.dtype == dtype && data.size() == size) return data;
-    buffer.clear();
-    append_as(data, stored.dtype, dtype, buffer);
+    std::vector<std::byte> data = shard.data(stored);
+    if (stored.dtype == dtype) {
+      buffer = std::move(data);
+    } else {
+      buffer.clear();
+      append_as(data, stored.dtype, dtype, buffer);
+    }
     buffer.resize(size);  // rows past the end of their vocabulary are zeros
     return buffer;
   });

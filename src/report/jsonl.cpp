@@ -1,30 +1,40 @@
 #include "report/jsonl.h"
 
+#include <algorithm>
 #include <charconv>
+#include <vector>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/line_reader.h"
 
 namespace moesaic {
 namespace {
 
-std::string_view text_of(const MappedFile& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
 // Replaces the file by its first `size` bytes; nothing to do when that is all of it.
-void keep_prefix(const MappedFile& file, size_t size) {
-  if (size == file.bytes().size()) return;
-  AtomicFile shorter(file.path());
-  shorter.write(file.bytes().first(size));
+void keep_prefix(const std::string& path, int64_t size) {
+  const InputFile file(path);
+  if (size == file.size()) return;
+  AtomicFile shorter(path);
+  std::vector<std::byte> block(size_t{1} << 20);
+  for (int64_t at = 0; at < size;) {
+    const auto part =
+        std::span(block).first(static_cast<size_t>(std::min(size - at, static_cast<int64_t>(block.size()))));
+    file.read(at, part, "the part to keep");
+    shorter.write(part);
+    at += static_cast<int64_t>(part.size());
+  }
   shorter.commit();
 }
 
 const std::string& without_unfinished_line(const std::string& path) {
   if (path_exists(path)) {
-    const MappedFile file(path);
-    keep_prefix(file, text_of(file).rfind('\n') + 1);  // npos + 1 is 0: no whole line at all
+    LineReader lines(path);
+    int64_t whole = 0;
+    while (lines.next())
+      if (lines.whole()) whole = lines.position();
+    keep_prefix(path, whole);
   }
   return path;
 }
@@ -52,12 +62,11 @@ void JsonLinesFile::write(std::string_view object) {
 
 void cut_from_step(const std::string& path, int64_t step) {
   if (!path_exists(path)) return;
-  const MappedFile file(path);
-  const std::string_view text = text_of(file);
-  size_t kept = 0;
-  int64_t number = 1, last = 0;
-  for (size_t end = 0; (end = text.find('\n', kept)) != std::string_view::npos; ++number, kept = end + 1) {
-    const std::optional<int64_t> found = step_of(text.substr(kept, end - kept));
+  LineReader lines(path);
+  int64_t number = 1, last = 0, kept = 0;
+  for (; const auto line = lines.next(); ++number, kept = lines.position()) {
+    if (!lines.whole()) break;
+    const std::optional<int64_t> found = step_of(*line);
     require<IoError>(
         found && *found >= last,
         "line {} of {} should begin with {{\"step\":N, N at least {}: the file is damaged or not a run's; "
@@ -66,17 +75,16 @@ void cut_from_step(const std::string& path, int64_t step) {
     if (*found >= step) break;
     last = *found;
   }
-  keep_prefix(file, kept);
+  keep_prefix(path, kept);
 }
 
 std::optional<int64_t> last_step(const std::string& path) {
   if (!path_exists(path)) return std::nullopt;
-  const MappedFile file(path);
-  std::string_view text = text_of(file);
-  text = text.substr(0, text.rfind('\n') + 1);  // npos + 1 is 0
-  if (text.empty()) return std::nullopt;
-  text.remove_suffix(1);
-  return step_of(text.substr(text.rfind('\n') + 1));
+  LineReader lines(path);
+  std::optional<int64_t> last;
+  while (const auto line = lines.next())
+    if (lines.whole()) last = step_of(*line);
+  return last;
 }
 
 }  // namespace moesaic

@@ -58,10 +58,6 @@ class FaultyFiles : public FileSystem {
   int truncate(int file, off_t bytes) override { return fails(true) ? -1 : below_.truncate(file, bytes); }
   int fsync(int file) override { return fails(true) ? -1 : below_.fsync(file); }
   int fstat(int file, struct stat& info) override { return fails(false) ? -1 : below_.fstat(file, info); }
-  void* map(int file, size_t bytes) override {
-    return fails(false) ? reinterpret_cast<void*>(-1) : below_.map(file, bytes);
-  }
-  void unmap(void* memory, size_t bytes) override { below_.unmap(memory, bytes); }
   int lock(int file) override { return fails(false) ? -1 : below_.lock(file); }
   int stat(const std::string& path, struct stat& info) override {
     return fails(false) ? -1 : below_.stat(path, info);

@@ -83,13 +83,6 @@ class MemoryFiles : public FileSystem {
     const auto at = open_.find(file);
     return at == open_.end() ? error(EBADF) : describe(at->second.get(), info);
   }
-  void* map(int file, size_t bytes) override {
-    const std::lock_guard lock(mutex_);
-    auto* memory = new char[bytes];
-    open_.at(file)->data.copy(memory, bytes);
-    return memory;
-  }
-  void unmap(void* memory, size_t) override { delete[] static_cast<char*>(memory); }
   int lock(int) override { return 0; }
 
   int stat(const std::string& path, struct stat& info) override {

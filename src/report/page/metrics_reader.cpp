@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
+#include "report/page/run_file.h"
 
 namespace moesaic {
 namespace {
@@ -134,8 +134,7 @@ MetricColumns parse_metrics(std::string_view text) {
 }
 
 MetricColumns read_metrics(const std::string& path) {
-  const MappedFile file(path);
-  return parse_metrics({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
+  return parse_metrics(read_run_file(path));
 }
 
 }  // namespace moesaic

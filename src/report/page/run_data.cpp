@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "report/page/run_file.h"
 
 namespace moesaic {
 namespace {
@@ -133,10 +134,8 @@ RunData read_run(const std::string& folder, std::optional<int64_t> trace_step) {
   });
   attempt([&] {
     if (!path_exists(folder + "/events.jsonl")) return;
-    const MappedFile file(folder + "/events.jsonl");
     int64_t damaged = 0;
-    run.events =
-        parse_events({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, damaged);
+    run.events = parse_events(read_run_file(folder + "/events.jsonl"), damaged);
     note_damage(run, "events.jsonl", damaged);
     if (run.events.size() <= RunData::kMaxEvents) return;
     const auto surplus = static_cast<std::ptrdiff_t>(run.events.size() - RunData::kMaxEvents);

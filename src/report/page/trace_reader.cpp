@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "report/page/run_file.h"
 
 namespace moesaic {
 namespace {
@@ -206,8 +206,7 @@ Timeline parse_trace(std::string_view text, const std::string& where) {
 }
 
 Timeline read_trace(const std::string& path) {
-  const MappedFile file(path);
-  return parse_trace({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
+  return parse_trace(read_run_file(path), path);
 }
 
 }  // namespace moesaic

@@ -1,4 +1,5 @@
 #include "base/file.h"
+#include "base/line_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -98,27 +99,60 @@ TEST(AtomicFile, NamesAFolderThatIsMissing) {
   EXPECT_THAT(io_error_of([&] { AtomicFile file(folder / "no/a"); }), HasSubstr("No such file or directory"));
 }
 
-TEST(MappedFile, ReadsBytesAndRefusesRangesOutside) {
+TEST(InputFile, ReadsBytesAndRefusesRangesOutside) {
   const TempFolder folder;
   spit(folder / "a", "0123456789");
-  MappedFile first(folder / "a");
-  const MappedFile file = std::move(first);
+  InputFile first(folder / "a");
+  const InputFile file = std::move(first);
   EXPECT_EQ(file.size(), 10);
-  EXPECT_EQ(static_cast<char>(file.range(9, 1, "x")[0]), '9');
-  EXPECT_EQ(file.range(10, 0, "x").size(), 0u);
+  std::array<std::byte, 2> two{};
+  file.read(8, two, "x");
+  EXPECT_EQ(static_cast<char>(two[1]), '9');
+  file.read(10, {}, "nothing");
   constexpr int64_t most = std::numeric_limits<int64_t>::max();
-  for (const auto& [offset, count] :
-       {std::pair<int64_t, int64_t>{10, 1}, {-1, 1}, {0, -1}, {1, most}, {most, most}}) {
-    EXPECT_THAT(io_error_of([&] { file.range(offset, count, "the table"); }), HasSubstr("the table"));
-  }
+  for (const int64_t offset : {int64_t{9}, int64_t{-1}, most})
+    EXPECT_THAT(io_error_of([&] { file.read(offset, two, "the table"); }), HasSubstr("the table"));
 }
 
-TEST(MappedFile, TakesAnEmptyFileAndRefusesFoldersAndMissingFiles) {
+TEST(InputFile, TakesAnEmptyFileAndRefusesFoldersAndMissingFiles) {
   const TempFolder folder;
   spit(folder / "empty", "");
-  EXPECT_EQ(MappedFile(folder / "empty").size(), 0);
-  EXPECT_THROW(MappedFile file(folder.path()), IoError);
-  EXPECT_THAT(io_error_of([&] { MappedFile file(folder / "none"); }), HasSubstr(folder / "none"));
+  EXPECT_EQ(InputFile(folder / "empty").size(), 0);
+  EXPECT_THROW(InputFile file(folder.path()), IoError);
+  EXPECT_THAT(io_error_of([&] { InputFile file(folder / "none"); }), HasSubstr(folder / "none"));
+}
+
+TEST(LineReader, GivesLinesAcrossBlocksAndSaysWhetherTheLastIsWhole) {
+  const TempFolder folder;
+  const std::string longest(3 << 20, 'x');
+  spit(folder / "a", "one\n\n" + longest + "\nlast");
+  LineReader lines(folder / "a");
+  EXPECT_EQ(lines.next(), "one");
+  EXPECT_EQ(lines.position(), 4);
+  EXPECT_EQ(lines.next(), "");
+  EXPECT_TRUE(lines.next() == longest);
+  EXPECT_TRUE(lines.whole());
+  EXPECT_EQ(lines.next(), "last");
+  EXPECT_FALSE(lines.whole());
+  EXPECT_EQ(lines.position(), 5 + (3 << 20) + 1 + 4);
+  EXPECT_EQ(lines.next(), std::nullopt);
+  spit(folder / "empty", "");
+  EXPECT_EQ(LineReader(folder / "empty").next(), std::nullopt);
+}
+
+TEST(LineReader, SaysSoWhenTheFileIsCutWhileOpen) {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 400000; ++i) text += "a line\n";
+  spit(folder / "a", text);
+  LineReader lines(folder / "a");
+  EXPECT_EQ(lines.next(), "a line");
+  ASSERT_EQ(::truncate((folder / "a").c_str(), 100), 0);
+  EXPECT_THAT(io_error_of([&] {
+                while (lines.next()) {
+                }
+              }),
+              HasSubstr("was cut while in use"));
 }
 
 TEST(ReadFile, HoldsToItsBound) {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "support/temp_folder.h"
+#include "support/thrown.h"
 
 namespace moesaic {
 namespace {
@@ -196,6 +197,19 @@ TEST(Safetensors, NeverCrashesOnRandomDamage) {
     }
   }
   EXPECT_LT(accepted, 1000);
+}
+
+TEST(SafetensorsFile, SaysSoWhenItIsCutWhileOpen) {
+  const TempFolder folder;
+  const std::string path = folder / "a.safetensors";
+  SafetensorsWriter writer(path, {{.name = "w", .dtype = DType::u8, .shape = {5000}}});
+  writer.append(std::vector<std::byte>(5000));
+  writer.finish();
+  const SafetensorsFile file(path);
+  ASSERT_EQ(::truncate(path.c_str(), 1000), 0);
+  EXPECT_THAT(
+      message_of([&] { file.data(file.get("w")); }),
+      testing::AllOf(HasSubstr(path), HasSubstr("w needs 5000 bytes"), HasSubstr("was cut while in use")));
 }
 
 }  // namespace
