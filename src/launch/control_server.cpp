@@ -210,8 +210,9 @@ void ControlServer::flush_all() {
 }
 
 /// What was sent last must arrive: a connection that is closed with something unread loses it. So each side ends its stream,
-/// and the others close first.
+/// and the others close first. Who comes from now on is for the next job.
 void ControlServer::end() {
+  listener_.close();
   const double deadline = steady_seconds() + kSecondsToEnd;
   std::vector<bool> ended(links_.size(), false);
   for (bool open = true; open && steady_seconds() < deadline;) {
