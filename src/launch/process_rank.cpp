@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <fstream>
+#include <thread>
 
 #include "base/error.h"
 #include "base/fingerprint.h"
@@ -17,6 +19,9 @@
 
 namespace moesaic {
 namespace {
+
+// mpirun kills all ranks as soon as one has left with a failure: the one that tells why goes first.
+constexpr std::chrono::milliseconds kTimeToTell{700};
 
 /// This machine's name for the time that it has been up.
 std::string machine_name() {
@@ -111,22 +116,28 @@ void run_process_rank(const RunConfig& run, const RankVariables& place, int64_t 
   set_log_tag(fmt::format("rank {}", place.rank));
   const std::string config =
       fmt::format("{}\n{}\n{}\n{}\n{}", run.folder, run.name, run.resume, name_of(run.device), identity);
-  TcpControl control({.rank = place.rank,
-                      .size = place.world_size,
-                      .address = place.address,
-                      .port = place.port,
-                      .config = fingerprint(config),
-                      .job = fingerprint(place.job),
-                      .timeout = run.comm_timeout,
-                      .join_timeout = run.join_timeout,
-                      .leave_when_stuck = true});
-  const Failure failure = try_rank(run, control, work);
-  set_log_tag("");
-  if (!failure.thrown) return;
-  control.set_leaving();
-  control.abort(failure.message);
-  if (control.origin() != control.rank()) throw OtherRankFailed(control.message());
-  std::rethrow_exception(failure.thrown);
+  std::string message;
+  {
+    TcpControl control({.rank = place.rank,
+                        .size = place.world_size,
+                        .address = place.address,
+                        .port = place.port,
+                        .config = fingerprint(config),
+                        .job = fingerprint(place.job),
+                        .timeout = run.comm_timeout,
+                        .join_timeout = run.join_timeout,
+                        .leave_when_stuck = true});
+    const Failure failure = try_rank(run, control, work);
+    set_log_tag("");
+    if (!failure.thrown) return;
+    control.set_leaving();
+    control.abort(failure.message);
+    if (control.origin() == control.rank()) std::rethrow_exception(failure.thrown);
+    message = control.message();
+  }
+  if (place.family == Launcher::openmpi || place.family == Launcher::mpich)
+    std::this_thread::sleep_for(kTimeToTell);
+  throw OtherRankFailed(message);
 }
 
 }  // namespace moesaic
