@@ -53,14 +53,13 @@ Share find_share(Control& control, DeviceKind kind) {
   return {.index = std::count(all.begin(), me, mine), .count = std::count(all.begin(), all.end(), mine)};
 }
 
-/// How ranks that are processes reach each other: GPUs of one machine as threads do, CPU ranks through sockets.
+/// How ranks that are processes reach each other: GPUs of one machine as threads do, CPU ranks by messages.
 GroupMaker make_groups(const RunConfig& run, TcpControl& control) {
   if (run.device == DeviceKind::cuda) return make_ipc_groups(control, machine_name());
   const auto mesh = std::make_shared<tcp::TcpMesh>(
-      tcp::Job{.control = control,
-               .describe = [&control](int64_t rank) { return control.describe(rank); },
-               .hosts = control.hosts(),
-               .token = control.token()});
+      messages::Job{.control = control,
+                    .describe = [&control](int64_t rank) { return control.describe(rank); }},
+      control.hosts(), control.token());
   return [mesh](const std::vector<int64_t>& ranks) { return mesh->communicator(ranks); };
 }
 
