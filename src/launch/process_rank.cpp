@@ -13,9 +13,9 @@
 #include "base/fingerprint.h"
 #include "base/log.h"
 #include "comm/p2p/ipc_groups.h"
-#include "comm/tcp/tcp_mesh.h"
 #include "config/enum_names.h"
 #include "launch/tcp_control.h"
+#include "launch/transport.h"
 
 namespace moesaic {
 namespace {
@@ -56,11 +56,8 @@ Share find_share(Control& control, DeviceKind kind) {
 /// How ranks that are processes reach each other: GPUs of one machine as threads do, CPU ranks by messages.
 GroupMaker make_groups(const RunConfig& run, TcpControl& control) {
   if (run.device == DeviceKind::cuda) return make_ipc_groups(control, machine_name());
-  const auto mesh = std::make_shared<tcp::TcpMesh>(
-      messages::Job{.control = control,
-                    .describe = [&control](int64_t rank) { return control.describe(rank); }},
-      control.hosts(), control.token());
-  return [mesh](const std::vector<int64_t>& ranks) { return mesh->communicator(ranks); };
+  const auto messenger = connect_ranks(run, control);
+  return [messenger](const std::vector<int64_t>& ranks) { return messenger->communicator(ranks); };
 }
 
 void run_rank(const RunConfig& run, TcpControl& control, const std::function<void(Rank&)>& work) {

@@ -1,6 +1,6 @@
 #pragma once
 // What carries the collectives of ranks that are processes: offers and data between this rank and others, over sockets
-// (TcpMesh). One per rank, shared by all groups. Nothing here waits: progress() moves what can be moved at once,
+// (TcpMesh) or MPI (mpi/). One per rank, shared by all groups. Nothing here waits: progress() moves what can be moved at once,
 // for all collectives that are under way, so that any order of asking them is right. Used by the rank's working thread only.
 #include <functional>
 #include <map>
