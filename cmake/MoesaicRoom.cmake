@@ -23,6 +23,7 @@ target_compile_options(moesaic_flags INTERFACE $<$<NOT:$<COMPILE_LANGUAGE:CUDA>>
 target_include_directories(moesaic_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 
 # What only a build with CUDA has: folders cuda/ and p2p/, *.cu, *_cuda.cpp. What only one without it has: no_cuda.cpp.
+# The same for MPI: a room's folder mpi/, and no_mpi.cpp.
 # moesaic_room(<room> DEPS <rooms...> LIBS <libraries...> EXCLUDE <regexes of files left out...>)
 function(moesaic_room ROOM)
   cmake_parse_arguments(ARG "" "" "DEPS;LIBS;EXCLUDE" ${ARGN})
@@ -33,6 +34,11 @@ function(moesaic_room ROOM)
     list(APPEND ARG_EXCLUDE /no_cuda.cpp)
   else()
     list(APPEND ARG_EXCLUDE /cuda/ /p2p/ "[a-z0-9][a-z0-9][a-z0-9]_cuda.cpp")  # not no_cuda.cpp
+  endif()
+  if(MOESAIC_MPI)
+    list(APPEND ARG_EXCLUDE /no_mpi.cpp)
+  else()
+    list(APPEND ARG_EXCLUDE /src/${ROOM}/mpi/)
   endif()
   foreach(PATTERN IN LISTS ARG_EXCLUDE)
     list(FILTER SOURCES EXCLUDE REGEX ${PATTERN})

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that Moesaic needs and that are missing and, where nvcc is, headers from PyPI into .deps/.
-# Usage: scripts/setup.sh [--dev]
+# Usage: scripts/setup.sh [--dev] [--mpi]
 #   --dev: also clang and its tools, which only tools/lint and scripts/fuzz.sh need.
+#   --mpi: also Open MPI, for cmake --preset mpi.
 # Run again at any time: with everything in place it does nothing, and needs no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,12 +12,14 @@ required=(g++ cmake ninja-build libdnnl-dev opencl-headers ocl-icd-opencl-dev li
 # Faster builds, and the text that the quickstart trains on; everything works without them.
 optional=(ccache mold jargon-text)
 
-case ${1:-} in
-  "") ;;
-  --dev) required+=(clang-format clang-tidy clang libclang-rt-dev) ;;
-  -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
-  *) echo "setup: unknown option $1; see scripts/setup.sh --help" >&2; exit 2 ;;
-esac
+for option in "$@"; do
+  case $option in
+    --dev) required+=(clang-format clang-tidy clang libclang-rt-dev) ;;
+    --mpi) required+=(libopenmpi-dev openmpi-bin) ;;
+    -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "setup: unknown option $option; see scripts/setup.sh --help" >&2; exit 2 ;;
+  esac
+done
 
 # Header-only libraries that only PyPI carries: folder in .deps, package, folder inside the wheel.
 wheels=("cutlass nvidia-cutlass==4.2.0.0 cutlass_library/source/include/"

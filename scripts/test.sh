@@ -2,7 +2,8 @@
 # Sets up, builds and tests. Usage: scripts/test.sh [--all]
 #   By default: the release build (with CUDA where nvcc is), with a pairwise choice of layouts.
 #   --all: the full matrix of layouts in the release build, its suites of whole models again in chaos mode (ops in random order),
-#   then also the sanitizer builds (debug: address and undefined behaviour; tsan: threads) with the pairwise choice.
+#   then also the sanitizer builds (debug: address and undefined behaviour; tsan: threads) with the pairwise choice, and where
+#   MPI is (scripts/setup.sh --mpi) the tests of a build with it.
 # The last line is "N passed, N failed", over all builds; a build that fails counts as one failure. Exits 1 on a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,8 +13,8 @@ presets=("$release")
 all=0
 case ${1:-} in
   "") ;;
-  --all) presets=("$release" debug tsan); all=1 ;;
-  -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  --all) presets=("$release" debug tsan); all=1; ! command -v mpicc >/dev/null || presets+=(mpi) ;;
+  -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
   *) echo "test: unknown option $1; see scripts/test.sh --help" >&2; exit 2 ;;
 esac
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Ranks as processes, as a person meets them: moesaic train --processes, and mpirun where there is one.
-# Usage: [MOESAIC_TEST_DEVICE=cuda] tests/processes_test.sh PATH_TO_MOESAIC
+# Usage: [MOESAIC_TEST_DEVICE=cuda] tests/processes_test.sh PATH_TO_MOESAIC [MPIRUN_OF_ITS_MPI]
 set -uo pipefail
 moesaic=$(realpath "$1")
+own_mpirun=${2:-}
+device=${MOESAIC_TEST_DEVICE:-cpu}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -23,9 +25,13 @@ expect() {
   [[ $status == "$code" ]] && grep -qF -- "$text" output.txt || fail "$*: expected exit code $code and \"$text\", found $status" output.txt
 }
 
-# Starts a long run of four processes in the background ($process); returns once it has made some steps. More arguments: options.
+# Starts a long run of four processes in the background ($process), by $launcher or as --processes; returns once it has made some
+# steps. More arguments: options.
+launcher=()
 start() {
-  "$moesaic" train run.toml --processes 4 --set "run.name=$1" --set train.steps=1000000 --set train.save_every=0 "${@:2}" >"$1.txt" 2>&1 &
+  local ranks=(--processes 4)
+  [[ ${#launcher[@]} -eq 0 ]] || ranks=()
+  "${launcher[@]}" "$moesaic" train run.toml "${ranks[@]}" --set "run.name=$1" --set train.steps=1000000 --set train.save_every=0 "${@:2}" >"$1.txt" 2>&1 &
   process=$!
   local i
   for ((i = 0; i < 600; ++i)); do
@@ -49,7 +55,7 @@ expect_none_left() {
 for ((i = 0; i < 1500; ++i)); do echo "line $i of a text to train on"; done >text.txt
 cat >run.toml <<END
 [run]
-device = "${MOESAIC_TEST_DEVICE:-cpu}"
+device = "$device"
 [model]
 preset = "tiny"
 [layout]
@@ -128,11 +134,51 @@ start parent
 { kill -KILL "$process" && wait "$process"; } 2>/dev/null
 expect_none_left parent
 
-if command -v mpirun >/dev/null; then
-  expect 0 "6 steps in" mpirun --allow-run-as-root --oversubscribe --bind-to none -n 4 "$moesaic" train run.toml --set run.name=mpi
+# mpirun: through MPI in a build that has it, else through sockets.
+mpirun=${own_mpirun:-$(command -v mpirun)}
+if [[ -z $mpirun ]]; then
+  echo "processes: skipped mpirun: there is none here"
+else
+  launcher=("$mpirun" -n 4)
+  [[ $("$mpirun" --version) =~ Open\ MPI|OpenRTE ]] && launcher+=(--allow-run-as-root --oversubscribe --bind-to none)
+  means="through sockets: this build has no MPI"
+  [[ -z $own_mpirun ]] || means="through MPI: "
+  # rank_of NAME RANK: its process.
+  rank_of() {
+    local pid
+    for pid in $(pgrep -f "run.name=$1 "); do
+      tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -qE "^(OMPI_COMM_WORLD|PMI)_RANK=$2\$" && echo "$pid" && return
+    done
+  }
+  losses() { grep -o '"loss":[^,]*' "runs/$1/metrics.jsonl"; }
+
+  expect 0 "6 steps in" "${launcher[@]}" "$moesaic" train run.toml --set run.name=mpi
+  [[ $device != cpu ]] || grep -qF "ranks talk $means" output.txt || fail "expected: ranks talk $means" output.txt
   for file in runs/mpi/checkpoints/step_00000006/*.safetensors; do
     cmp -s "$file" "${file/mpi/processes}" || fail "$file differs between mpirun and --processes"
   done
+  [[ $(losses mpi) == "$(losses processes | head -n 6)" && $(losses mpi | wc -l) == 6 ]] || fail "losses differ between mpirun and --processes"
+  if [[ $device == cpu ]]; then
+    expect 0 "ranks talk through sockets" "${launcher[@]}" "$moesaic" train run.toml --set run.name=chosen --set run.transport=sockets
+    [[ -n $own_mpirun ]] || expect 1 "run.transport = mpi, but this build has no MPI" "${launcher[@]}" "$moesaic" train run.toml --set run.name=none --set run.transport=mpi
+  fi
+
+  # A killed rank, and a signal.
+  start mk
+  kill -KILL "$(rank_of mk 2)"
+  begin=$(date +%s%N)
+  wait "$process"
+  [[ $? != 0 ]] || fail "a killed rank gave exit code 0" mk.txt
+  (($(date +%s%N) - begin < 4000000000)) || fail "the job lived on for too long" mk.txt
+  grep -qE "rank 2 \(step .* is gone|EXIT STRING: Killed" mk.txt || fail "rank 2 is not named" mk.txt  # MPICH kills all at once
+  expect_none_left mk
+  start ms
+  kill -TERM "$(rank_of ms 0)"
+  wait "$process"
+  [[ $? == 130 ]] || fail "SIGTERM did not give exit code 130" ms.txt
+  expect_none_left ms
+  steps=$(wc -l <runs/ms/metrics.jsonl)
+  expect 0 "resumed at step $steps from" "$moesaic" train run.toml --resume --set run.name=ms --set "train.steps=$((steps + 1))"
 fi
 
 [[ $failures == 0 ]] && echo "processes: all as expected"

@@ -70,7 +70,9 @@ int main(int argc, char** argv) {
   moesaic::cli::add_convert(app);
   try {
     app.parse(argc, argv);
+    moesaic::leave_launcher();
   } catch (const CLI::RuntimeError& error) {
+    if (error.get_exit_code() == moesaic::kExitInterrupted) moesaic::leave_launcher();  // after saving
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);

@@ -20,6 +20,7 @@ enum class OptimizerKind { adamw, sgd };
 enum class DecaySchedule { constant, cosine, wsd };
 enum class ComputeType { f32, bf16 };
 enum class ReplayMode { inline_, chaos };                                  // TOML: "inline", "chaos"
+enum class Transport { automatic, sockets, mpi };                          // TOML: "auto", "sockets", "mpi"
 enum class Launcher { automatic, none, torchrun, openmpi, mpich, slurm };  // TOML: "auto", "none", ...
 
 /// How each token's K experts are chosen and weighted. All of it in FP32.
@@ -160,7 +161,9 @@ struct RunConfig {
       Launcher::automatic;  // whose variables say which rank this process is; none: ranks are threads
   std::string
       control_address;  // host of rank 0, where ranks are processes; empty = as the launcher's variables say
-  int64_t control_port = 0;   // rank 0 listens there; 0 = MASTER_PORT + 1, or a number made from the job's
+  int64_t control_port = 0;  // rank 0 listens there; 0 = MASTER_PORT + 1, or a number made from the job's
+  Transport transport =
+      Transport::automatic;   // of CPU ranks that are processes; auto: MPI if both launcher and build have it
   double join_timeout = 300;  // seconds that processes wait for each other to start
 };
 

@@ -62,6 +62,10 @@ struct EnumNames<ReplayMode> {
 };
 
 template <>
+struct EnumNames<Transport> {
+  static constexpr std::array<std::string_view, 3> value{"auto", "sockets", "mpi"};
+};
+template <>
 struct EnumNames<Launcher> {
   static constexpr std::array<std::string_view, 6> value{"auto",    "none",  "torchrun",
                                                          "openmpi", "mpich", "slurm"};

@@ -206,6 +206,9 @@ void add_run(Table& t, RunConfig& r) {
         "host of rank 0, where ranks are processes; empty = as the launcher's variables say");
   t.add("run.control_port", r.control_port,
         "port that rank 0 listens on; 0 = MASTER_PORT + 1, or a number made from the job's", whole(0, 65535));
+  t.add("run.transport", r.transport,
+        "how CPU ranks that are processes send data; auto: MPI when the launcher and this build have the "
+        "same, else sockets");
   t.add("run.join_timeout", r.join_timeout, "seconds that processes wait for each other to start",
         more_than(0));
 }

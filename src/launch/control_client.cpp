@@ -59,6 +59,11 @@ void ControlClient::run() {
       link_->flush();
       tcp::wait_for(link_->socket(), true, 0.01);
     }
+    // The next job of this process must not find rank 0 still at this one.
+    while (all_finished_ && !link_->lost() && steady_seconds() < deadline) {
+      tcp::wait_for(link_->socket(), false, 0.01);
+      link_->fill();
+    }
   } catch (const std::exception& error) {
     state_.abort(options_.rank, fmt::format("the control channel to rank 0 failed: {}", error.what()));
     while (!state_.stopping()) {

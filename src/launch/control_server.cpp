@@ -15,7 +15,7 @@ constexpr int64_t kLongFrames = int64_t{1} << 30;
 constexpr double kSecondsForHello = 10;
 constexpr size_t kMostWaiting = 64;  // beside the ranks that are still to come
 constexpr int kMostWarnings = 3;
-constexpr double kSecondsToEnd = 1;
+constexpr double kSecondsToEnd = 0.5;  // less than others leave rank 0 to speak (process_rank.cpp)
 constexpr int kTurnMilliseconds = 20;
 
 uint64_t draw_token() {
@@ -210,8 +210,9 @@ void ControlServer::flush_all() {
 }
 
 /// What was sent last must arrive: a connection that is closed with something unread loses it. So each side ends its stream,
-/// and the others close first.
+/// and the others close first. Who comes from now on is for the next job.
 void ControlServer::end() {
+  listener_.close();
   const double deadline = steady_seconds() + kSecondsToEnd;
   std::vector<bool> ended(links_.size(), false);
   for (bool open = true; open && steady_seconds() < deadline;) {

@@ -14,6 +14,7 @@ namespace moesaic {
 namespace {
 
 constexpr size_t kLongestText = 512, kLongestMessage = 100000;
+constexpr std::chrono::milliseconds kTurn{1};  // between two calls of what is done while waiting
 
 }  // namespace
 
@@ -85,7 +86,13 @@ template <class Ready>
 void ControlState::wait(const char* whom, Ready ready) {
   std::unique_lock lock(mutex_);
   progress_.waits_for = whom;
-  changed_.wait(lock, [&] { return aborted() || ready(); });
+  const auto over = [&] { return aborted() || ready(); };
+  if (!while_waiting_) changed_.wait(lock, over);
+  while (!changed_.wait_for(lock, kTurn, over)) {
+    lock.unlock();
+    while_waiting_();
+    lock.lock();
+  }
   progress_.waits_for.clear();
   ++progress_.moves;
   if (aborted()) throw CommError(message_);

@@ -3,6 +3,7 @@
 // channel. All of it may be called by either.
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ class ControlState {
   void set_operation(const std::string& operation);
   void set_time_limit(double seconds);
   void set_waiting(const std::string& waits_for);
+  /// What the working thread does again and again while it waits below.
+  void set_while_waiting(std::function<void()> work) { while_waiting_ = std::move(work); }
   /// Gives a frame to the listening thread.
   void post(Frame frame);
   /// Waits for the welcome; throws CommError when the job was aborted.
@@ -79,6 +82,7 @@ class ControlState {
   uint64_t token_ = 0;
   int64_t round_ = -1, answered_ = -1, origin_ = -1;
   std::string answer_, message_;
+  std::function<void()> while_waiting_;
   double aborted_at_ = 0;
   std::atomic<bool> aborted_{false}, stopping_{false}, leaving_{false};
 };

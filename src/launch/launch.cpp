@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/mpi/mpi.h"
 #include "comm/threads/thread_world.h"
 #include "launch/exit_code.h"
 #include "launch/process_rank.h"
@@ -176,6 +177,10 @@ void run_ranks(const RunConfig& run, int64_t world_size, const std::function<voi
     run_process_rank(run, *place, world_size, work, identity);
   else
     run_threads(run, world_size, work);
+}
+
+void leave_launcher() {
+  mpi::end();
 }
 
 bool speaks_for_job(const RunConfig& run) {

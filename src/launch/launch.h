@@ -39,6 +39,10 @@ struct Rank {
 void run_ranks(const RunConfig& run, int64_t world_size, const std::function<void(Rank&)>& work,
                const std::string& identity = "");
 
+/// For the end of a program whose jobs have all ended well: parts from the launcher (MPI_Finalize), with the other ranks. A
+/// program that ends otherwise does not call it.
+void leave_launcher();
+
 /// Whether this process is the one that tells the user what the job did: the one that holds rank 0.
 bool speaks_for_job(const RunConfig& run);
 

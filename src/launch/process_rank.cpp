@@ -4,19 +4,24 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <fstream>
+#include <thread>
 
 #include "base/error.h"
 #include "base/fingerprint.h"
 #include "base/log.h"
 #include "comm/p2p/ipc_groups.h"
-#include "comm/tcp/tcp_mesh.h"
 #include "config/enum_names.h"
 #include "launch/tcp_control.h"
+#include "launch/transport.h"
 
 namespace moesaic {
 namespace {
+
+// mpirun kills all ranks as soon as one has left with a failure: the one that tells why goes first.
+constexpr std::chrono::milliseconds kTimeToTell{700};
 
 /// This machine's name for the time that it has been up.
 std::string machine_name() {
@@ -48,15 +53,11 @@ Share find_share(Control& control, DeviceKind kind) {
   return {.index = std::count(all.begin(), me, mine), .count = std::count(all.begin(), all.end(), mine)};
 }
 
-/// How ranks that are processes reach each other: GPUs of one machine as threads do, CPU ranks through sockets.
+/// How ranks that are processes reach each other: GPUs of one machine as threads do, CPU ranks by messages.
 GroupMaker make_groups(const RunConfig& run, TcpControl& control) {
   if (run.device == DeviceKind::cuda) return make_ipc_groups(control, machine_name());
-  const auto mesh = std::make_shared<tcp::TcpMesh>(
-      tcp::Job{.control = control,
-               .describe = [&control](int64_t rank) { return control.describe(rank); },
-               .hosts = control.hosts(),
-               .token = control.token()});
-  return [mesh](const std::vector<int64_t>& ranks) { return mesh->communicator(ranks); };
+  const auto messenger = connect_ranks(run, control);
+  return [messenger](const std::vector<int64_t>& ranks) { return messenger->communicator(ranks); };
 }
 
 void run_rank(const RunConfig& run, TcpControl& control, const std::function<void(Rank&)>& work) {
@@ -111,22 +112,28 @@ void run_process_rank(const RunConfig& run, const RankVariables& place, int64_t 
   set_log_tag(fmt::format("rank {}", place.rank));
   const std::string config =
       fmt::format("{}\n{}\n{}\n{}\n{}", run.folder, run.name, run.resume, name_of(run.device), identity);
-  TcpControl control({.rank = place.rank,
-                      .size = place.world_size,
-                      .address = place.address,
-                      .port = place.port,
-                      .config = fingerprint(config),
-                      .job = fingerprint(place.job),
-                      .timeout = run.comm_timeout,
-                      .join_timeout = run.join_timeout,
-                      .leave_when_stuck = true});
-  const Failure failure = try_rank(run, control, work);
-  set_log_tag("");
-  if (!failure.thrown) return;
-  control.set_leaving();
-  control.abort(failure.message);
-  if (control.origin() != control.rank()) throw OtherRankFailed(control.message());
-  std::rethrow_exception(failure.thrown);
+  std::string message;
+  {
+    TcpControl control({.rank = place.rank,
+                        .size = place.world_size,
+                        .address = place.address,
+                        .port = place.port,
+                        .config = fingerprint(config),
+                        .job = fingerprint(place.job),
+                        .timeout = run.comm_timeout,
+                        .join_timeout = run.join_timeout,
+                        .leave_when_stuck = true});
+    const Failure failure = try_rank(run, control, work);
+    set_log_tag("");
+    if (!failure.thrown) return;
+    control.set_leaving();
+    control.abort(failure.message);
+    if (control.origin() == control.rank()) std::rethrow_exception(failure.thrown);
+    message = control.message();
+  }
+  if (place.family == Launcher::openmpi || place.family == Launcher::mpich)
+    std::this_thread::sleep_for(kTimeToTell);
+  throw OtherRankFailed(message);
 }
 
 }  // namespace moesaic

@@ -18,7 +18,8 @@ constexpr int kUsualPort = 29501;                        // torchrun's usual MAS
 constexpr int kFirstJobPort = 20000, kJobPorts = 10000;  // below those that systems hand out by themselves
 constexpr size_t kMaxHost = 253;
 
-constexpr Launcher kFamilies[] = {Launcher::torchrun, Launcher::openmpi, Launcher::mpich, Launcher::slurm};
+// The first that is found counts. srun --mpi=pmi2 sets MPICH's too, which do not say where rank 0 is.
+constexpr Launcher kFamilies[] = {Launcher::torchrun, Launcher::openmpi, Launcher::slurm, Launcher::mpich};
 
 int64_t number(const std::string& name, const std::string& text, int64_t min, int64_t max) {
   int64_t value = 0;

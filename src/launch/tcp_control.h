@@ -47,6 +47,9 @@ class TcpControl : public Control {
   void abort(const std::string& message) override;
   void check() const override { state_.check(); }
 
+  /// What this rank's thread does again and again while it waits in an agreement or for the end; may throw.
+  void set_while_waiting(std::function<void()> work) { state_.set_while_waiting(std::move(work)); }
+
   /// "rank 2 (step 5, last operation: all_gather tokens)": of another rank, as rank 0 has last heard of it.
   std::string describe(int64_t rank) override;
   /// After an abort: the rank that tells the user, and what.

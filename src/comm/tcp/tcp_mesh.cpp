@@ -3,24 +3,22 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <optional>
 #include <utility>
 
-#include "base/check.h"
 #include "base/error.h"
-#include "base/fingerprint.h"
 #include "base/log.h"
 
 namespace moesaic::tcp {
 namespace {
 
 constexpr uint64_t kMagic =
-    0x6d6f657361696331;                      // read the other way round by a machine of the other byte order
-constexpr size_t kMaxEarly = 1 << 16;        // offers of one rank that this one has not come to yet ...
-constexpr size_t kMaxEarlyBytes = 64 << 20;  // ... and what they bring
+    0x6d6f657361696331;  // read the other way round by a machine of the other byte order
 constexpr int64_t kReadPerTurn = 4 << 20, kWritePerTurn = 4 << 20;
 constexpr double kSecondsForHello = 10;
 constexpr double kSecondsForControl = 1;  // to say why a connection is gone
@@ -39,23 +37,12 @@ struct Hello {
 
 }  // namespace
 
-/// Before each offer, and before data.
-struct TcpMesh::Header {
-  enum Type : uint32_t { offer, data } type{};
-  OperationKey::Channel channel{};  // as its sender sees it
-  uint64_t group = 0, sequence = 0;
-  int64_t bytes = 0;     // offer: of the collective; data: that follow
-  int64_t want = 0;      // offer: bytes that its sender wants
-  int64_t attached = 0;  // offer: bytes that follow; -1: they have to be asked for
-  int32_t kind = 0, root = -1;
-};
-
 struct TcpMesh::Outgoing {
   std::array<char, sizeof(Header)> head{};
   int64_t head_bytes = 0;
   const std::byte* data = nullptr;
   int64_t bytes = 0;
-  TcpOperation* owner = nullptr;
+  Operation* owner = nullptr;
   int64_t sent = 0;  // of both
 };
 
@@ -70,16 +57,10 @@ struct TcpMesh::Peer {
   std::deque<Outgoing> out;
   std::array<char, sizeof(Header)> head{};
   int64_t head_bytes = 0;
-  TcpOperation* into = nullptr;  // whose data comes in now
-  Bytes attached;                // or what an offer brings
+  Operation* into = nullptr;  // whose data comes in now
+  messages::Bytes attached;   // or what an offer brings
   std::byte* at = nullptr;
   int64_t left = 0;
-  struct Early {
-    Header header;
-    std::optional<Bytes> attached;
-  };
-  std::map<OperationKey, Early> early;
-  size_t early_bytes = 0;
 };
 
 struct TcpMesh::Stranger {
@@ -89,13 +70,17 @@ struct TcpMesh::Stranger {
   int64_t bytes = 0;
 };
 
-TcpMesh::TcpMesh(Job job) : job_(std::move(job)), events_(::epoll_create1(EPOLL_CLOEXEC)) {
+TcpMesh::TcpMesh(messages::Job job, std::vector<std::string> hosts, uint64_t token)
+    : Messenger(std::move(job)),
+      hosts_(std::move(hosts)),
+      token_(token),
+      events_(::epoll_create1(EPOLL_CLOEXEC)) {
   require<CommError>(static_cast<bool>(events_), "no epoll descriptor could be made: {}",
                      std::strerror(errno));
   // A job of one machine need not be seen from others.
-  const bool one_machine = std::all_of(job_.hosts.begin(), job_.hosts.end(), is_loopback);
+  const bool one_machine = std::all_of(hosts_.begin(), hosts_.end(), is_loopback);
   listener_ = listen_at(one_machine ? "127.0.0.1" : "", 0);
-  for (const std::string& port : job_.control.all_gather(std::to_string(port_of(listener_))))
+  for (const std::string& port : this->job().control.all_gather(std::to_string(port_of(listener_))))
     ports_.push_back(std::stoi(port));
   peers_.resize(ports_.size());
   epoll_event event{.events = EPOLLIN, .data = {.u32 = kListener}};
@@ -104,27 +89,10 @@ TcpMesh::TcpMesh(Job job) : job_(std::move(job)), events_(::epoll_create1(EPOLL_
 
 TcpMesh::~TcpMesh() = default;
 
-std::unique_ptr<Communicator> TcpMesh::communicator(const std::vector<int64_t>& ranks) {
-  const auto me = std::find(ranks.begin(), ranks.end(), rank());
-  MOESAIC_CHECK(me != ranks.end(), "rank {} is not in the group", rank());
-  std::string name = std::to_string(num_groups_[ranks]++);
-  for (int64_t r : ranks) name += fmt::format(",{}", r);
-  for (int64_t r : ranks)
-    if (r != rank()) connect(r);
-  return make_tcp_communicator(shared_from_this(), fingerprint(name), ranks,
-                               static_cast<size_t>(me - ranks.begin()));
-}
-
 TcpMesh::Peer& TcpMesh::peer(int64_t rank) {
   auto& found = peers_[static_cast<size_t>(rank)];
   if (!found) found = std::make_unique<Peer>(rank);
   return *found;
-}
-
-void TcpMesh::abort(const std::string& message) {
-  job_.control.abort(message);
-  job_.control.check();
-  throw CommError(message);
 }
 
 // Connections.
@@ -133,10 +101,10 @@ void TcpMesh::abort(const std::string& message) {
 void TcpMesh::connect(int64_t other) {
   Peer& to = peer(other);
   if (to.state != Peer::absent || other > rank()) return;
-  to.socket = start_connect({job_.hosts[static_cast<size_t>(other)], ports_[static_cast<size_t>(other)]});
+  to.socket = start_connect({hosts_[static_cast<size_t>(other)], ports_[static_cast<size_t>(other)]});
   to.state = Peer::connecting;
   Outgoing hello;
-  const Hello me{kMagic, job_.token, rank()};
+  const Hello me{kMagic, token_, rank()};
   std::memcpy(hello.head.data(), &me, sizeof me);
   hello.head_bytes = sizeof me;
   to.out.push_front(hello);
@@ -159,7 +127,7 @@ void TcpMesh::read_strangers() {
     if (s.bytes < static_cast<int64_t>(sizeof(Hello)) || !s.socket) continue;
     Hello hello;
     std::memcpy(&hello, s.hello.data(), sizeof hello);
-    const bool ours = hello.magic == kMagic && hello.token == job_.token && hello.rank > rank() &&
+    const bool ours = hello.magic == kMagic && hello.token == token_ && hello.rank > rank() &&
                       hello.rank < static_cast<int64_t>(peers_.size());
     if (ours && peer(hello.rank).state == Peer::absent)
       adopt(hello.rank, std::move(s.socket));
@@ -200,73 +168,17 @@ void TcpMesh::lose(Peer& peer, const std::string& problem) {
 void TcpMesh::check_connection(int64_t rank) {
   const Peer& p = peer(rank);
   if (p.state == Peer::lost && now() - p.lost_at > kSecondsForControl)
-    abort(fmt::format("{} lost its connection to {}: {}", job_.describe(this->rank()), job_.describe(rank),
+    abort(fmt::format("{} lost its connection to {}: {}", job().describe(this->rank()), job().describe(rank),
                       p.problem));
 }
 
-// Operations.
-
-void TcpMesh::post(TcpOperation& operation, const std::vector<int64_t>& ranks, const Offer& offer,
-                   const std::vector<Part>& parts) {
-  const OperationKey& key = operation.key();
-  MOESAIC_CHECK(posted_.emplace(key, &operation).second, "collective number {} was posted twice",
-                key.sequence);
-  for (size_t p = 0; p < ranks.size(); ++p) {
-    if (ranks[p] == rank()) continue;
-    const Part& part = parts[p];
-    const Header header{.type = Header::offer,
-                        .channel = key.channel,
-                        .group = key.group,
-                        .sequence = key.sequence,
-                        .bytes = offer.size,
-                        .want = part.want,
-                        .attached = part.attached() ? part.send_bytes : -1,
-                        .kind = static_cast<int32_t>(offer.kind),
-                        .root = static_cast<int32_t>(offer.root)};
-    enqueue(ranks[p], header, operation, part.send, std::max<int64_t>(header.attached, 0));
-  }
-  for (int64_t r : ranks) {
-    if (r == rank()) continue;
-    Peer& from = peer(r);
-    const auto at = from.early.find(key);
-    if (at == from.early.end()) continue;
-    const Peer::Early early = std::move(at->second);
-    from.early.erase(at);
-    from.early_bytes -= early.attached ? early.attached->size() : 0;
-    operation.on_offer(r, {static_cast<Kind>(early.header.kind), early.header.bytes, early.header.root},
-                       early.header.want, early.attached);
-  }
-}
-
-void TcpMesh::send_data(TcpOperation& operation, int64_t rank, const std::byte* data, int64_t bytes) {
-  const OperationKey& key = operation.key();
-  const Header header{.type = Header::data,
-                      .channel = key.channel,
-                      .group = key.group,
-                      .sequence = key.sequence,
-                      .bytes = bytes};
-  enqueue(rank, header, operation, data, bytes);
-}
-
-void TcpMesh::forget(TcpOperation& operation) {
-  const auto at = posted_.find(operation.key());
-  if (at == posted_.end() || at->second != &operation) return;
-  posted_.erase(at);
+void TcpMesh::drop(Operation& operation) {
   for (auto& p : peers_) {
     if (!p) continue;
     const bool sends =
         std::any_of(p->out.begin(), p->out.end(), [&](const Outgoing& o) { return o.owner == &operation; });
     if (sends || p->into == &operation) lose(*p, "this rank left a collective that was under way");
   }
-}
-
-OperationKey TcpMesh::key_of(const Header& header, int64_t from) const {
-  OperationKey key{.group = header.group, .sequence = header.sequence};
-  if (header.channel == OperationKey::collective) return key;
-  key.channel =
-      header.channel == OperationKey::message_out ? OperationKey::message_in : OperationKey::message_out;
-  key.other = from;
-  return key;
 }
 
 // Moving.
@@ -294,7 +206,7 @@ void TcpMesh::progress() {
   if (!strangers_.empty()) read_strangers();
 }
 
-void TcpMesh::enqueue(int64_t rank, const Header& header, TcpOperation& owner, const std::byte* data,
+void TcpMesh::enqueue(int64_t rank, const Header& header, Operation& owner, const std::byte* data,
                       int64_t bytes) {
   owner.on_queued();
   Peer& to = peer(rank);
@@ -316,7 +228,7 @@ void TcpMesh::write(Peer& peer) {
     if (sent == 0) break;
     first.sent += sent;
     written += sent;
-    bytes_moved_ += static_cast<uint64_t>(sent);
+    count_moved(sent);
     if (first.sent < first.head_bytes + first.bytes) continue;
     if (first.owner != nullptr) first.owner->on_sent();
     peer.out.pop_front();
@@ -334,7 +246,7 @@ void TcpMesh::read(Peer& peer) {
     if (received < 0) return lose(peer, "the connection was closed");
     if (received == 0) return;
     read += received;
-    bytes_moved_ += static_cast<uint64_t>(received);
+    count_moved(received);
     if (data) {
       peer.at += received;
       peer.left -= received;
@@ -351,22 +263,14 @@ void TcpMesh::read(Peer& peer) {
 void TcpMesh::on_header(Peer& peer) {
   Header header;
   std::memcpy(&header, peer.head.data(), sizeof header);
-  const auto refuse = [&](bool good) {
-    if (!good)
-      abort(fmt::format("{} sent data that {} had not asked for", job_.describe(peer.rank),
-                        job_.describe(rank())));
-  };
   if (header.type == Header::offer) {
-    refuse(header.attached >= -1 && header.attached <= kMostAttached);
-    peer.left = std::max<int64_t>(header.attached, 0);
+    peer.left = attached_bytes(header, peer.rank);
     peer.attached.resize(static_cast<size_t>(peer.left));
     peer.at = peer.attached.data();
     return;
   }
-  const auto at = posted_.find(key_of(header, peer.rank));
-  refuse(header.type == Header::data && at != posted_.end() && at->second->wants(peer.rank, header.bytes));
-  peer.into = at->second;
-  peer.at = at->second->place_for(peer.rank);
+  peer.into = &destination(header, peer.rank);
+  peer.at = peer.into->place_for(peer.rank);
   peer.left = header.bytes;
 }
 
@@ -375,18 +279,10 @@ void TcpMesh::on_whole(Peer& peer) {
   if (peer.into != nullptr) return std::exchange(peer.into, nullptr)->on_received(peer.rank);
   Header header;
   std::memcpy(&header, peer.head.data(), sizeof header);
-  std::optional<Bytes> attached;
+  std::optional<messages::Bytes> attached;
   if (header.attached >= 0) attached = std::move(peer.attached);
   peer.attached.clear();
-  const OperationKey key = key_of(header, peer.rank);
-  if (const auto at = posted_.find(key); at != posted_.end())
-    return at->second->on_offer(peer.rank, {static_cast<Kind>(header.kind), header.bytes, header.root},
-                                header.want, attached);
-  peer.early_bytes += attached ? attached->size() : 0;
-  if (peer.early.size() >= kMaxEarly || peer.early_bytes > kMaxEarlyBytes)
-    abort(fmt::format("{} is {} collectives ahead of {}, which has called none of them",
-                      job_.describe(peer.rank), peer.early.size() + 1, job_.describe(rank())));
-  peer.early.emplace(key, Peer::Early{header, std::move(attached)});
+  on_offer(header, peer.rank, std::move(attached));
 }
 
 }  // namespace moesaic::tcp

@@ -14,11 +14,8 @@ class TcpRank {
   TcpRank(ThreadWorld& world, int64_t rank)
       : control_(world, rank),
         mesh_(std::make_shared<tcp::TcpMesh>(
-            tcp::Job{.control = control_,
-                     .describe = [&world](int64_t r) { return world.describe(r); },
-
-                     .hosts = std::vector<std::string>(static_cast<size_t>(world.size()), "127.0.0.1"),
-                     .token = 42})) {}
+            messages::Job{.control = control_, .describe = [&world](int64_t r) { return world.describe(r); }},
+            std::vector<std::string>(static_cast<size_t>(world.size()), "127.0.0.1"), 42)) {}
   std::unique_ptr<Communicator> everyone() {
     std::vector<int64_t> ranks(static_cast<size_t>(control_.size()));
     std::iota(ranks.begin(), ranks.end(), 0);

@@ -55,6 +55,7 @@ void work_as_told(const std::string& what, Rank& rank) {
   rank.control.set_time_limit(what == "hang" || what == "leave" ? 1 : 3);
   if (what == "boards" || what == "disagree") return meet_in_shared_memory(rank, what == "disagree");
   const auto group = group_of_all(rank);
+  if (what == "jobs") return meet(rank, *group, "barrier");
   if (what == "sum") {
     const auto mine = static_cast<float>(rank.rank + 1);
     float sum = 0;
@@ -89,8 +90,9 @@ TEST(ChildOfProcesses, DISABLED_Work) {
     run.join_timeout = 20;
     run.name = std::getenv("MOESAIC_TEST_NAME") != nullptr ? std::getenv("MOESAIC_TEST_NAME") : "run";
     const char* size = std::getenv("MOESAIC_TEST_LAYOUT");
-    run_ranks(run, size != nullptr ? std::stoi(size) : std::stoi(std::getenv("WORLD_SIZE")),
-              [&](Rank& rank) { work_as_told(what, rank); });
+    for (int job = 0; job < (what == "jobs" ? 20 : 1); ++job)
+      run_ranks(run, size != nullptr ? std::stoi(size) : std::stoi(std::getenv("WORLD_SIZE")),
+                [&](Rank& rank) { work_as_told(what, rank); });
   });
 }
 
@@ -111,6 +113,12 @@ TEST(Processes, WorkTogether) {
     EXPECT_EQ(ranks.code(r), kDone);
     EXPECT_THAT(ranks.output(r), HasSubstr(fmt::format("rank {} of 4: sum 10, control 6, same", r)));
   }
+}
+
+TEST(Processes, HoldOneJobAfterAnother) {
+  ProcessRanks ranks(4, kChild, "jobs");
+  ASSERT_TRUE(ranks.wait(60));
+  for (int64_t r = 0; r < 4; ++r) EXPECT_EQ(ranks.code(r), kDone) << ranks.output(r);
 }
 
 TEST(Processes, AKilledRankEndsTheOthersWithinAboutASecond) {

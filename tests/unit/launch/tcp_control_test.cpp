@@ -63,6 +63,21 @@ std::vector<std::string> run(int64_t size, const std::function<void(TcpControl&)
   return run(all, work);
 }
 
+TEST(TcpControl, DoesWhatItWasGivenWhileItWaits) {
+  const auto thrown = run(2, [](TcpControl& control) {
+    int times = 0;
+    control.set_while_waiting([&] { ++times; });
+    if (control.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    control.barrier();
+    EXPECT_TRUE(control.rank() == 1 || times > 3) << times;
+    times = 0;
+    if (control.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    control.finish();
+    EXPECT_TRUE(control.rank() == 0 || times > 3) << times;
+  });
+  EXPECT_THAT(thrown, Each(""));
+}
+
 TEST(TcpControl, GathersTextsRoundAfterRound) {
   const auto thrown = run(4, [](TcpControl& control) {
     const int64_t me = control.rank();

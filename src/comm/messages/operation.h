@@ -1,5 +1,5 @@
 #pragma once
-// One rank's side of one collective, or of one message, over sockets.
+// One rank's side of one collective, or of one message.
 //
 // A rank that posts a collective makes every other member an offer, which says what it calls (so that ranks which disagree are
 // found out), how many bytes it wants from that member, and, when they are few, brings what it has for that member. More than
@@ -15,9 +15,9 @@
 #include <tuple>
 #include <vector>
 
-namespace moesaic::tcp {
+namespace moesaic::messages {
 
-class TcpMesh;
+class Messenger;
 
 using Bytes = std::vector<std::byte>;
 
@@ -65,7 +65,7 @@ struct OperationKey {
   auto operator<=>(const OperationKey&) const = default;
 };
 
-class TcpOperation {
+class Operation {
  public:
   struct Request {
     OperationKey key;
@@ -76,15 +76,15 @@ class TcpOperation {
     std::function<void()> finish;          // once all parts have come
     std::unique_ptr<std::byte[]> staging;  // what parts may point into
   };
-  TcpOperation(std::shared_ptr<TcpMesh> mesh, Request request);
-  ~TcpOperation();
-  TcpOperation(const TcpOperation&) = delete;
-  TcpOperation& operator=(const TcpOperation&) = delete;
+  Operation(std::shared_ptr<Messenger> messenger, Request request);
+  ~Operation();
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
 
   /// Moves what can move; true when the collective is complete.
   bool advance();
 
-  // For the mesh; `rank` is global.
+  // For the messenger; `rank` is global.
   const OperationKey& key() const { return request_.key; }
   /// `attached`: what the offer brings; nothing when it has to be asked for.
   void on_offer(int64_t rank, const Offer& offer, int64_t want, const std::optional<Bytes>& attached);
@@ -101,14 +101,14 @@ class TcpOperation {
   std::string text(const Offer& offer) const;
   std::vector<int64_t> missing() const;
 
-  std::shared_ptr<TcpMesh> mesh_;
+  std::shared_ptr<Messenger> messenger_;
   Request request_;
   std::vector<char> offered_, receiving_;  // [member]
   size_t num_offers_missing_ = 0, num_receiving_ = 0;
   int64_t unsent_ = 0;
   double looked_;                          // at the clock, last
-  uint64_t asked_ = 0, moved_ = 0;         // moved_: the mesh's bytes_moved() then
+  uint64_t asked_ = 0, moved_ = 0;         // moved_: the messenger's bytes_moved() then
   bool complete_ = false, waits_ = false;  // waits_: and has said so
 };
 
-}  // namespace moesaic::tcp
+}  // namespace moesaic::messages

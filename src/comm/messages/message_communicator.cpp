@@ -5,9 +5,9 @@
 
 #include "base/check.h"
 #include "comm/meeting/mover.h"
-#include "comm/tcp/tcp_mesh.h"
+#include "comm/messages/messenger.h"
 
-namespace moesaic::tcp {
+namespace moesaic::messages {
 namespace {
 
 std::byte* bytes_at(void* data, int64_t offset = 0) {
@@ -40,10 +40,11 @@ void unpack(const std::byte* packed, std::byte* receive, const std::vector<Block
 }
 
 /// Sums are those of thread ranks (Mover::sum), over parts that were gathered in rank order: equal to the last bit.
-class TcpCommunicator : public Communicator {
+class MessageCommunicator : public Communicator {
  public:
-  TcpCommunicator(std::shared_ptr<TcpMesh> mesh, uint64_t group, std::vector<int64_t> ranks, size_t me)
-      : mesh_(std::move(mesh)),
+  MessageCommunicator(std::shared_ptr<Messenger> messenger, uint64_t group, std::vector<int64_t> ranks,
+                      size_t me)
+      : messenger_(std::move(messenger)),
         group_(group),
         ranks_(std::move(ranks)),
         me_(me),
@@ -136,7 +137,7 @@ class TcpCommunicator : public Communicator {
   }
 
  private:
-  using Request = TcpOperation::Request;
+  using Request = Operation::Request;
 
   Request collective(const Call& call, const Offer& offer) const {
     return {.key = {.group = group_, .sequence = call.sequence},
@@ -177,11 +178,11 @@ class TcpCommunicator : public Communicator {
     return start(std::move(request));
   }
   Pending start(Request request) {
-    const auto operation = std::make_shared<TcpOperation>(mesh_, std::move(request));
+    const auto operation = std::make_shared<Operation>(messenger_, std::move(request));
     return [operation] { return operation->advance(); };
   }
 
-  std::shared_ptr<TcpMesh> mesh_;
+  std::shared_ptr<Messenger> messenger_;
   uint64_t group_;
   std::vector<int64_t> ranks_;
   size_t me_;
@@ -192,9 +193,9 @@ class TcpCommunicator : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_tcp_communicator(std::shared_ptr<TcpMesh> mesh, uint64_t group,
-                                                    std::vector<int64_t> ranks, size_t me) {
-  return std::make_unique<TcpCommunicator>(std::move(mesh), group, std::move(ranks), me);
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Messenger> messenger, uint64_t group,
+                                                std::vector<int64_t> ranks, size_t me) {
+  return std::make_unique<MessageCommunicator>(std::move(messenger), group, std::move(ranks), me);
 }
 
-}  // namespace moesaic::tcp
+}  // namespace moesaic::messages

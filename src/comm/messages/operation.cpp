@@ -1,4 +1,4 @@
-#include "comm/tcp/tcp_operation.h"
+#include "comm/messages/operation.h"
 
 #include <algorithm>
 #include <array>
@@ -7,10 +7,10 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "comm/messages/messenger.h"
 #include "comm/progress_watch.h"
-#include "comm/tcp/tcp_mesh.h"
 
-namespace moesaic::tcp {
+namespace moesaic::messages {
 namespace {
 
 constexpr uint64_t kAsksPerLook = 8;  // at the clock
@@ -29,8 +29,8 @@ const char* name_of(Kind kind) {
   return index < names.size() ? names[index] : "something unknown";
 }
 
-TcpOperation::TcpOperation(std::shared_ptr<TcpMesh> mesh, Request request)
-    : mesh_(std::move(mesh)),
+Operation::Operation(std::shared_ptr<Messenger> messenger, Request request)
+    : messenger_(std::move(messenger)),
       request_(std::move(request)),
       offered_(request_.ranks.size(), 0),
       receiving_(request_.ranks.size(), 0),
@@ -49,42 +49,42 @@ TcpOperation::TcpOperation(std::shared_ptr<TcpMesh> mesh, Request request)
   }
   offered_[request_.me] = 1;
   try {
-    mesh_->post(*this, request_.ranks, request_.offer, request_.parts);
+    messenger_->post(*this, request_.ranks, request_.offer, request_.parts);
   } catch (...) {
-    mesh_->forget(*this);
+    messenger_->forget(*this);
     throw;
   }
 }
 
-TcpOperation::~TcpOperation() {
-  mesh_->forget(*this);
+Operation::~Operation() {
+  messenger_->forget(*this);
 }
 
-bool TcpOperation::advance() {
-  mesh_->job().control.check();
+bool Operation::advance() {
+  messenger_->job().control.check();
   if (complete_) return true;
-  mesh_->progress();
+  messenger_->progress();
   if (num_offers_missing_ > 0 || num_receiving_ > 0 || unsent_ > 0) return late();
   if (request_.finish) request_.finish();
-  mesh_->forget(*this);
-  if (waits_) mesh_->job().control.set_waiting("");
+  messenger_->forget(*this);
+  if (waits_) messenger_->job().control.set_waiting("");
   return complete_ = true;
 }
 
-size_t TcpOperation::member(int64_t rank) const {
+size_t Operation::member(int64_t rank) const {
   const auto at = std::find(request_.ranks.begin(), request_.ranks.end(), rank);
   return static_cast<size_t>(at - request_.ranks.begin());
 }
 
-std::string TcpOperation::text(const Offer& offer) const {
+std::string Operation::text(const Offer& offer) const {
   return fmt::format("{} of {} bytes{}", name_of(offer.kind), offer.size,
                      offer.root < 0 ? "" : fmt::format(" from rank {} of its group", offer.root));
 }
 
-void TcpOperation::on_offer(int64_t rank, const Offer& offer, int64_t want,
-                            const std::optional<Bytes>& attached) {
-  Control& control = mesh_->job().control;
-  const auto& describe = mesh_->job().describe;
+void Operation::on_offer(int64_t rank, const Offer& offer, int64_t want,
+                         const std::optional<Bytes>& attached) {
+  Control& control = messenger_->job().control;
+  const auto& describe = messenger_->job().describe;
   const size_t p = member(rank);
   if (p == request_.ranks.size() || offered_[p]) {
     control.abort(fmt::format("{} joined {} number {} twice, or is no member of its group", describe(rank),
@@ -92,34 +92,35 @@ void TcpOperation::on_offer(int64_t rank, const Offer& offer, int64_t want,
     control.check();
   }
   if (offer != request_.offer) {
-    control.abort(fmt::format("{} called {} where {} called {}", describe(mesh_->rank()),
+    control.abort(fmt::format("{} called {} where {} called {}", describe(messenger_->rank()),
                               text(request_.offer), describe(rank), text(offer)));
     control.check();
   }
   offered_[p] = 1;
   --num_offers_missing_;
   const Part& part = request_.parts[p];
-  if (want > 0 && !part.attached()) mesh_->send_data(*this, rank, part.send, std::min(part.send_bytes, want));
+  if (want > 0 && !part.attached())
+    messenger_->send_data(*this, rank, part.send, std::min(part.send_bytes, want));
   if (!attached || !receiving_[p]) return;
   const auto bytes = static_cast<int64_t>(attached->size());
   if (bytes > 0) std::memcpy(part.receive, attached->data(), static_cast<size_t>(std::min(bytes, part.want)));
   on_received(rank);
 }
 
-bool TcpOperation::wants(int64_t rank, int64_t bytes) const {
+bool Operation::wants(int64_t rank, int64_t bytes) const {
   const size_t p = member(rank);
   if (p == request_.ranks.size() || !receiving_[p] || bytes < 0) return false;
   const int64_t want = request_.parts[p].want;
   return request_.offer.kind == Kind::all_to_all_rows ? bytes <= want : bytes == want;
 }
 
-void TcpOperation::on_received(int64_t rank) {
+void Operation::on_received(int64_t rank) {
   receiving_[member(rank)] = 0;
   --num_receiving_;
 }
 
 /// Those who have not called it; if all have, those with whom something is still to pass.
-std::vector<int64_t> TcpOperation::missing() const {
+std::vector<int64_t> Operation::missing() const {
   const bool joined = num_offers_missing_ == 0;
   std::vector<int64_t> ranks;
   for (size_t p = 0; p < request_.ranks.size(); ++p) {
@@ -131,14 +132,14 @@ std::vector<int64_t> TcpOperation::missing() const {
 }
 
 /// Not yet; when nothing has moved for a moment, says so.
-bool TcpOperation::late() {
+bool Operation::late() {
   if (++asked_ % kAsksPerLook != 0) return false;
   for (size_t p = 0; p < request_.ranks.size(); ++p)
-    if (p != request_.me) mesh_->check_connection(request_.ranks[p]);
+    if (p != request_.me) messenger_->check_connection(request_.ranks[p]);
   if (now() < looked_ + kSecondsBeforeWaiting) return false;
   looked_ = now();
-  Control& control = mesh_->job().control;
-  if (const uint64_t moved = mesh_->bytes_moved(); moved != moved_) {
+  Control& control = messenger_->job().control;
+  if (const uint64_t moved = messenger_->bytes_moved(); moved != moved_) {
     moved_ = moved;
     if (waits_) control.set_waiting("");
     waits_ = false;
@@ -150,4 +151,4 @@ bool TcpOperation::late() {
   return false;
 }
 
-}  // namespace moesaic::tcp
+}  // namespace moesaic::messages
