@@ -6,10 +6,14 @@
 namespace moesaic::comm {
 namespace {
 
-/// Every byte of `moved` is read somewhere and written here; all but this rank's own share crosses a link.
-Cost cost(const Communicator& group, double moved) {
+/// Every byte of `moved` is read somewhere and written here; all but this rank's own share crosses a link. `added`: elements
+/// whose share of this rank is added up.
+Cost cost(const Communicator& group, double moved, int64_t added = 0) {
   const auto size = static_cast<double>(group.size());
-  return {.work = Work::comm, .bytes = 2 * moved, .sent = moved * (size - 1) / size};
+  return {.work = Work::comm,
+          .operations = static_cast<double>(added) * (size - 1) / size,
+          .bytes = 2 * moved,
+          .sent = moved * (size - 1) / size};
 }
 
 void add(Program& g, Stream stream, Communicator& group, std::string name, std::vector<Access> accesses,
@@ -55,7 +59,7 @@ void reduce_scatter(Program& g, Stream stream, Communicator& group, Handle send,
   MOESAIC_CHECK(g.shape(send).numel() == group.size() * count && g.dtype(send) == g.dtype(recv),
                 "reduce_scatter {}", what);
   add(g, stream, group, "reduce_scatter " + what, {in(send), out(recv)},
-      cost(group, static_cast<double>(bytes_of(g, send))),
+      cost(group, static_cast<double>(bytes_of(g, send)), g.shape(send).numel()),
       [=, &group, type = g.dtype(send)](const OpContext& c, uint64_t sequence) {
         return group.reduce_scatter({sequence, c.stream()}, c.in_bytes(send), c.out_bytes(recv), count, type);
       });
@@ -65,7 +69,7 @@ void reduce_scatter_in_place(Program& g, Stream stream, Communicator& group, Han
                              const std::string& what) {
   const int64_t count = div_exact(g.shape(whole).numel(), group.size());
   add(g, stream, group, "reduce_scatter " + what, {inout(whole)},
-      cost(group, static_cast<double>(bytes_of(g, whole))),
+      cost(group, static_cast<double>(bytes_of(g, whole)), g.shape(whole).numel()),
       [=, &group, type = g.dtype(whole)](const OpContext& c, uint64_t sequence) {
         std::byte* base = c.inout_bytes(whole);
         return group.reduce_scatter({sequence, c.stream()}, base, base + group.rank() * count * size_of(type),
@@ -90,7 +94,7 @@ void all_reduce(Program& g, Stream stream, Communicator& group, Handle send, Han
   const int64_t count = g.shape(recv).numel();
   MOESAIC_CHECK(g.shape(send).numel() == count && g.dtype(send) == g.dtype(recv), "all_reduce {}", what);
   add(g, stream, group, "all_reduce " + what, {in(send), out(recv)},
-      cost(group, 2 * static_cast<double>(bytes_of(g, send))),
+      cost(group, 2 * static_cast<double>(bytes_of(g, send)), count),
       [=, &group, type = g.dtype(send)](const OpContext& c, uint64_t sequence) {
         return group.all_reduce({sequence, c.stream()}, c.in_bytes(send), c.out_bytes(recv), count, type);
       });

@@ -6,6 +6,7 @@
 //   <op>_bodies.h the bodies' declarations, one per device
 //   <op>_cpu.cpp  the readable reference, FP32 or BF16
 //   <op>_cuda.cu  the kernel
+// and a test in tests/unit/ops/cost_*_test.cpp that counts its cost a second time.
 // Accumulation: activation gradients are written (=), parameter gradients are added to (+=), always FP32.
 // Numerics: BF16 tensors are widened to FP32, computed in FP32, and rounded once when stored, unless the
 // contract says otherwise. An optional handle is one that may be left default (Handle{}).
@@ -34,12 +35,33 @@ inline Handle scratch(Program& g, const char* op, int64_t bytes) {
 }
 
 /// Bytes of these tensors together, absent ones left out: what an op that reads or writes each once must
-/// move.
+/// move. An updated one is named twice.
 inline double bytes_of(const Program& g, std::initializer_list<Handle> handles) {
   double sum = 0;
   for (Handle h : handles)
     if (h) sum += static_cast<double>(g.info(h).bytes());
   return sum;
+}
+
+/// Bytes of one row of each of these matrices together, absent ones left out; maps [R] count as one column.
+inline double row_bytes(const Program& g, std::initializer_list<Handle> matrices,
+                        std::initializer_list<Handle> maps = {}) {
+  double sum = 0;
+  for (Handle h : matrices)
+    if (h) sum += static_cast<double>(g.shape(h)[-1] * size_of(g.dtype(h)));
+  for (Handle h : maps)
+    if (h) sum += static_cast<double>(size_of(g.dtype(h)));
+  return sum;
+}
+
+/// Of a tensor that holds the number of rows in its last element nothing else is read.
+inline double count_bytes(Handle h) {
+  return h ? static_cast<double>(size_of(DType::i32)) : 0;
+}
+
+/// Elements, as a number to calculate costs with.
+inline double elements(const Program& g, Handle h) {
+  return h ? static_cast<double>(g.shape(h).numel()) : 0;
 }
 
 /// in/out/inout lists with absent handles left out: accesses({in(a), out(b)}).

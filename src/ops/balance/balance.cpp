@@ -54,7 +54,8 @@ void balance_count(Program& g, Stream stream, const BalanceCount& args) {
          .streams = {stream},
          .accesses = accesses({in(args.indices), in(args.probs), in(args.scope), out(args.counts),
                                out(args.prob_sums), out(with_scratch.scratch)}),
-         .cost = {.bytes = bytes_of(g, {args.indices, args.probs, args.scope, args.counts, args.prob_sums})},
+         .cost = {.operations = elements(g, args.probs) + 2 * elements(g, args.indices),
+                  .bytes = bytes_of(g, {args.indices, args.probs, args.scope, args.counts, args.prob_sums})},
          .run = body(g, balance_count_cpu, balance_count_cuda, with_scratch)});
 }
 
@@ -66,11 +67,14 @@ void balance_loss(Program& g, Stream stream, const BalanceLoss& args) {
   check(g, args.loss, DType::f32, 1);
   check_groups(counts[-1], args.expert_groups);
   MOESAIC_CHECK(args.top_k > 0 && args.tokens_per_scope > 0);
-  g.add({.name = "balance_loss",
-         .streams = {stream},
-         .accesses = {in(args.counts), in(args.prob_sums), inout(args.loss), out(args.grad)},
-         .cost = {.bytes = bytes_of(g, {args.counts, args.prob_sums, args.loss, args.grad})},
-         .run = body(g, balance_loss_cpu, balance_loss_cuda, args)});
+  const int64_t groups = args.expert_groups == 0 ? counts[-1] : args.expert_groups;
+  g.add(
+      {.name = "balance_loss",
+       .streams = {stream},
+       .accesses = {in(args.counts), in(args.prob_sums), inout(args.loss), out(args.grad)},
+       .cost = {.operations = 2 * elements(g, args.counts) + 6 * static_cast<double>(counts.rows() * groups),
+                .bytes = bytes_of(g, {args.counts, args.prob_sums, args.loss, args.loss, args.grad})},
+       .run = body(g, balance_loss_cpu, balance_loss_cuda, args)});
 }
 
 void z_loss(Program& g, Stream stream, const ZLoss& args) {
@@ -79,7 +83,8 @@ void z_loss(Program& g, Stream stream, const ZLoss& args) {
   g.add({.name = "z_loss",
          .streams = {stream},
          .accesses = {in(args.lse), inout(args.loss)},
-         .cost = {.bytes = bytes_of(g, {args.lse, args.loss})},
+         .cost = {.operations = 2 * elements(g, args.lse),
+                  .bytes = bytes_of(g, {args.lse, args.loss, args.loss})},
          .run = body(g, z_loss_cpu, z_loss_cuda, args)});
 }
 
@@ -101,8 +106,9 @@ void capacity(Program& g, Stream stream, const Capacity& args) {
          .streams = {stream},
          .accesses = accesses({in(args.all_indices), in(args.all_scope), in(args.order), out(args.kept),
                                inout(args.dropped), out(with_scratch.scratch)}),
-         .cost = {.bytes =
-                      bytes_of(g, {args.all_indices, args.all_scope, args.order, args.kept, args.dropped})},
+         .cost = {.operations = 3 * elements(g, args.all_indices) + elements(g, args.kept),
+                  .bytes = bytes_of(g, {args.all_indices, args.all_scope, args.order, args.kept, args.dropped,
+                                        args.dropped})},
          .run = body(g, capacity_cpu, capacity_cuda, with_scratch)});
 }
 
@@ -112,7 +118,8 @@ void add_counts(Program& g, Stream stream, const AddCounts& args) {
   g.add({.name = "add_counts",
          .streams = {stream},
          .accesses = {in(args.counts), inout(args.totals)},
-         .cost = {.bytes = bytes_of(g, {args.counts, args.totals})},
+         .cost = {.operations = elements(g, args.counts),
+                  .bytes = bytes_of(g, {args.counts, args.totals, args.totals})},
          .run = body(g, add_counts_cpu, add_counts_cuda, args)});
 }
 

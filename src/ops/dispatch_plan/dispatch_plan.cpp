@@ -66,16 +66,19 @@ void dispatch_plan(Program& g, Stream stream, const DispatchPlan& args) {
                               dispatch_plan_scratch(plan_chunks(args.e, T, K), args.e, args.num_local_experts,
                                                     static_cast<bool>(args.recv_token)));
   }
-  g.add({.name = "dispatch_plan",
-         .streams = {stream},
-         .accesses = accesses({in(args.indices), out(args.offsets), out(args.row_recv), out(args.row_slot),
-                               out(args.slot_row), inout(args.overflow), out(args.send_token),
-                               out(args.send_offsets), out(args.recv_offsets), out(args.recv_token),
-                               out(args.token_send), out(planned.scratch)}),
-         .cost = {.bytes = bytes_of(g, {args.indices, args.offsets, args.row_recv, args.row_slot,
-                                        args.slot_row, args.overflow, args.send_token, args.send_offsets,
-                                        args.recv_offsets, args.recv_token, args.token_send})},
-         .run = body(g, dispatch_plan_cpu, dispatch_plan_cuda, planned)});
+  g.add(
+      {.name = "dispatch_plan",
+       .streams = {stream},
+       .accesses = accesses({in(args.indices), out(args.offsets), out(args.row_recv), out(args.row_slot),
+                             out(args.slot_row), inout(args.overflow), out(args.send_token),
+                             out(args.send_offsets), out(args.recv_offsets), out(args.recv_token),
+                             out(args.token_send), out(planned.scratch)}),
+       .cost = {.operations = 2 * elements(g, args.indices) +
+                              (args.recv_token ? 8.0 : 2.0) * static_cast<double>(T * K),
+                .bytes = bytes_of(g, {args.indices, args.offsets, args.row_recv, args.row_slot, args.slot_row,
+                                      args.overflow, args.overflow, args.send_token, args.send_offsets,
+                                      args.recv_offsets, args.recv_token, args.token_send})},
+       .run = body(g, dispatch_plan_cpu, dispatch_plan_cuda, planned)});
 }
 
 }  // namespace moesaic::ops

@@ -1,5 +1,5 @@
 #pragma once
-// The few plain element-wise ops. Cost: each tensor once, one operation per element added.
+// The few plain element-wise ops. Cost: each tensor once, one operation per addition.
 #include "device/program.h"
 
 namespace moesaic::ops {

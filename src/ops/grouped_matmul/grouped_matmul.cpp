@@ -17,10 +17,6 @@ double operations(const Shape& w, double rows) {
   return 2 * rows * static_cast<double>(w[1]) * static_cast<double>(w[2]);
 }
 
-double row_bytes(const Program& g, Handle h) {
-  return static_cast<double>(g.shape(h)[-1] * size_of(g.dtype(h)));
-}
-
 /// Whether tensor cores can make it on the GPU: addresses of 16 bytes at every row.
 bool is_regular(const Program& g, const Shape& w, std::initializer_list<Handle> narrow) {
   for (Handle h : narrow)
@@ -69,8 +65,8 @@ void grouped_matmul(Program& g, Stream stream, const GroupedMatmul& args) {
                                out(with_scratch.scratch)}),
          .cost = {.work = Work::grouped_matmul,
                   .operations = operations(w, args.expected_rows),
-                  .bytes = args.expected_rows * (row_bytes(g, args.x) + row_bytes(g, args.y)) +
-                           bytes_of(g, {args.w}),
+                  .bytes = args.expected_rows * row_bytes(g, {args.x, args.y}, {args.x_rows}) +
+                           bytes_of(g, {args.w, args.offsets}),
                   .m = static_cast<int64_t>(args.expected_rows),
                   .n = y[-1],
                   .k = x[-1]},
@@ -97,8 +93,8 @@ void grouped_matmul_weight_grad(Program& g, Stream stream, const GroupedMatmulWe
                                args.accumulate ? inout(args.dw) : out(args.dw), out(with_scratch.scratch)}),
          .cost = {.work = Work::grouped_matmul,
                   .operations = operations(dw, args.expected_rows),
-                  .bytes = args.expected_rows * (row_bytes(g, args.dy) + row_bytes(g, args.x)) +
-                           (args.accumulate ? 2 : 1) * bytes_of(g, {args.dw}),
+                  .bytes = args.expected_rows * row_bytes(g, {args.dy, args.x}, {args.dy_rows, args.x_rows}) +
+                           bytes_of(g, {args.offsets, args.dw, args.accumulate ? args.dw : Handle{}}),
                   .m = dw[1],
                   .n = dw[2],
                   .k = static_cast<int64_t>(args.expected_rows) / std::max<int64_t>(dw[0], 1),

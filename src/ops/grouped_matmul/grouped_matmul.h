@@ -11,7 +11,8 @@ namespace moesaic::ops {
 /// x: [R, *], or with x_rows i32 [R] (row map) any number of rows: row r of the product reads x row
 /// x_rows[r]. offsets: i32 [E_local + 1]. x, w: f32 or bf16, the same; y: f32 or bf16; FP32 accumulation, y
 /// rounded once. Bits of a row do not depend on the sizes of the groups (small ones are padded, gemm.h).
-/// `expected_rows`: for the cost (T K when balanced): 2 rows N K operations; x, y rows and all of w once.
+/// `expected_rows`: for the cost (T K when balanced): 2 rows N K operations; x, y and x_rows rows and all of w and
+/// offsets once.
 struct GroupedMatmul {
   Handle x, x_rows, w, offsets, y;
   bool trans_w = true;
@@ -22,7 +23,7 @@ void grouped_matmul(Program& g, Stream stream, const GroupedMatmul& args);
 
 /// dw [E_local, N, K] += dy[group rows]^T x[group rows], f32; without accumulate dw = it. Empty groups: zero.
 /// dy [R, N] and x [R, K], f32 or bf16 each, each optionally through a row map i32 [R].
-/// Cost: 2 rows N K operations; dy, x rows once, all of dw twice.
+/// Cost: 2 rows N K operations; dy, x rows and their maps and all of offsets once, all of dw twice (once without accumulate).
 struct GroupedMatmulWeightGrad {
   Handle dy, dy_rows, x, x_rows, offsets, dw;
   bool accumulate = true;

@@ -55,8 +55,10 @@ void head_loss(Program& g, Stream stream, const HeadLoss& args) {
          .cost = {.work = Work::matmul,
                   .operations =
                       (with_gradients ? 6 : 2) * static_cast<double>(x.numel()) * static_cast<double>(w[0]),
-                  .bytes =
-                      bytes_of(g, {args.x, args.w, args.targets, args.dx, args.dw, args.dw, args.token_loss}),
+                  .bytes = bytes_of(g, {args.x, args.w, args.bias, args.targets, args.scale, args.dx,
+                                        args.token_loss}) +
+                           2 * bytes_of(g, {args.loss, args.counted}) +
+                           (args.accumulate ? 2 : 1) * bytes_of(g, {args.dw, args.d_bias}),
                   .m = x.rows(),
                   .n = w[0],
                   .k = x[-1]},

@@ -13,7 +13,8 @@ namespace moesaic::ops {
 /// loss only. token_loss f32 [T], optional: each token's loss, 0 where not counted. Logits, softmax and loss
 /// in FP32. bias [V], of w's type, is added to the logits, and with gradients d_bias [V] f32 is written or added to as dw
 /// is. In BF16 the logits' gradient is rounded to BF16 before its two products. Cost: 2 T V D operations
-/// forward, 4 T V D more with gradients; each tensor but logits once, dw twice.
+/// forward, 4 T V D more with gradients; each tensor but logits once, loss and counted twice, dw and d_bias
+/// twice (once without accumulate).
 struct HeadLoss {
   Handle x, w, targets, scale, logits, loss, counted, dx, dw, token_loss;
   bool accumulate = true;

@@ -13,7 +13,8 @@ void initialize(Program& g, Stream stream, const Initialize& args) {
   g.add({.name = "initialize",
          .streams = {stream},
          .accesses = accesses({out(args.y), out(args.remainder)}),
-         .cost = {.bytes = bytes_of(g, {args.y, args.remainder})},
+         .cost = {.operations = (args.std == 0 ? 0 : 8) * elements(g, args.y),
+                  .bytes = bytes_of(g, {args.y, args.remainder})},
          .run = body(g, initialize_cpu, initialize_cuda, args)});
 }
 

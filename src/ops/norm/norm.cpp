@@ -19,7 +19,7 @@ void sum_of_squares(Program& g, Stream stream, Handle x, Handle out) {
   g.add({.name = "sum_of_squares",
          .streams = {stream},
          .accesses = accesses({in(x), moesaic::out(out), moesaic::out(args.scratch)}),
-         .cost = {.operations = 2 * static_cast<double>(g.shape(x).numel()), .bytes = bytes_of(g, {x, out})},
+         .cost = {.operations = 2 * elements(g, x), .bytes = bytes_of(g, {x, out})},
          .run = body(g, sum_of_squares_cpu, sum_of_squares_cuda, args)});
 }
 
@@ -30,7 +30,7 @@ void count_nonfinite(Program& g, Stream stream, Handle x, Handle out) {
   g.add({.name = "count_nonfinite",
          .streams = {stream},
          .accesses = accesses({in(x), moesaic::out(out), moesaic::out(args.scratch)}),
-         .cost = {.bytes = bytes_of(g, {x, out})},
+         .cost = {.operations = 2 * elements(g, x), .bytes = bytes_of(g, {x, out})},
          .run = body(g, count_nonfinite_cpu, count_nonfinite_cuda, args)});
 }
 
@@ -45,7 +45,8 @@ void verdict(Program& g, Stream stream, const Verdict& args) {
          .streams = {stream},
          .accesses = {in(args.parts), in(args.overflow), in(args.counted), out(args.grad_norm),
                       out(args.clip_scale), out(args.ok)},
-         .cost = {.bytes = bytes_of(g, {args.parts, args.overflow, args.counted, args.grad_norm,
+         .cost = {.operations = elements(g, args.parts) + elements(g, args.overflow),
+                  .bytes = bytes_of(g, {args.parts, args.overflow, args.counted, args.grad_norm,
                                         args.clip_scale, args.ok})},
          .run = body(g, verdict_cpu, verdict_cuda, args)});
 }

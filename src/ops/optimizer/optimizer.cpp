@@ -37,6 +37,12 @@ std::vector<Access> shard_accesses(const Program& g, const OptimizerShard& s,
   return list;
 }
 
+double decayed(const OptimizerShard& s, float weight_decay) {
+  double sum = 0;
+  for (const ElementRange& r : s.decay) sum += static_cast<double>(r.end - r.begin);
+  return weight_decay == 0 ? 0 : sum;
+}
+
 /// What is updated is read and written.
 double bytes_of(const Program& g, const std::vector<Access>& list) {
   double sum = 0;
@@ -50,7 +56,9 @@ double bytes_of(const Program& g, const std::vector<Access>& list) {
 void adamw(Program& g, Stream stream, const AdamW& args) {
   MOESAIC_CHECK(args.m && args.v);
   std::vector<Access> list = shard_accesses(g, args.shard, {args.m, args.v});
-  const Cost cost{.bytes = bytes_of(g, list)};
+  const Cost cost{
+      .operations = 15 * elements(g, args.shard.param) + 2 * decayed(args.shard, args.weight_decay),
+      .bytes = bytes_of(g, list)};
   g.add({.name = "adamw",
          .streams = {stream},
          .accesses = std::move(list),
@@ -62,7 +70,9 @@ void sgd(Program& g, Stream stream, const Sgd& args) {
   MOESAIC_CHECK(bool(args.momentum_buffer) == (args.momentum != 0), "momentum {} and its buffer",
                 args.momentum);
   std::vector<Access> list = shard_accesses(g, args.shard, {args.momentum_buffer});
-  const Cost cost{.bytes = bytes_of(g, list)};
+  const Cost cost{.operations = (args.momentum_buffer ? 5 : 3) * elements(g, args.shard.param) +
+                                2 * decayed(args.shard, args.weight_decay),
+                  .bytes = bytes_of(g, list)};
   g.add({.name = "sgd",
          .streams = {stream},
          .accesses = std::move(list),

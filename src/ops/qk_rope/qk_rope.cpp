@@ -68,7 +68,7 @@ void qk_rope_backward(Program& g, Stream stream, const QkRopeBackward& given) {
          .accesses =
              accesses({in(args.d_out), in(args.qkv), in(args.positions), in(args.gain_q), in(args.gain_k),
                        out(args.d_qkv), inout(args.d_gain_q), inout(args.d_gain_k), out(args.scratch)}),
-         .cost = {.operations = (args.gain_q ? 15 : 3) * turned(g, args.d_out, args),
+         .cost = {.operations = (args.gain_q ? 14 : 3) * turned(g, args.d_out, args),
                   .bytes = bytes_of(g, {args.d_out, args.qkv, args.positions, args.gain_q, args.gain_k,
                                         args.d_qkv}) +
                            2 * bytes_of(g, {args.d_gain_q, args.d_gain_k})},

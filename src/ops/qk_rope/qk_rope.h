@@ -12,7 +12,8 @@ namespace moesaic::ops {
 /// out = rope(norm(qkv)); angle of pair i at position p: p * theta^(-2 i / A) in FP64, its cosine and sine
 /// rounded to FP32. factors [A / 2], optional: angle of pair i divided by factors[i]; scale multiplies cosines and sines
 /// (LongRoPE, arXiv 2402.13753). positions: i32 [T]. gain_q, gain_k: [A], both or neither. out may be qkv itself (in place). One
-/// rounding, at the end. Cost: 3 operations (with gains 7) an element of q and k, each tensor once.
+/// rounding, at the end. Cost: 3 operations (with gains 7) an element of q and k, each tensor once. Cosines and sines are
+/// of a position, whatever the number of heads and layers, and not counted.
 struct QkRopeForward {
   Handle qkv, positions, gain_q, gain_k, out;
   int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
@@ -24,7 +25,7 @@ void qk_rope_forward(Program& g, Stream stream, const QkRopeForward& args);
 
 /// d_qkv from d_out. With gains, qkv (before norm and rope) is needed, and d_gain_q, d_gain_k [A] f32 are
 /// added to. d_qkv may be d_out itself (in place). The sums over rows are taken in blocks of 64 rows.
-/// Cost: 3 operations (with gains 15) an element of q and k, each tensor once, d_gain twice.
+/// Cost: 3 operations (with gains 14) an element of q and k, each tensor once, d_gain twice.
 struct QkRopeBackward {
   Handle d_out, qkv, positions, gain_q, gain_k, d_qkv, d_gain_q, d_gain_k;
   int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;

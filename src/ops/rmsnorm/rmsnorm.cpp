@@ -34,8 +34,7 @@ void rmsnorm_forward(Program& g, Stream stream, const RmsNormForward& args) {
          .streams = {stream},
          .accesses = accesses({in(args.x), in(args.residual), in(args.gain), in(args.bias), out(args.sum),
                                out(args.y), out(args.rstd)}),
-         .cost = {.operations = ((args.residual ? 5.0 : 4.0) + (args.bias ? 2.0 : 0.0)) *
-                                static_cast<double>(g.shape(args.x).numel()),
+         .cost = {.operations = (4 + (args.residual ? 1 : 0) + (args.bias ? 3 : 0)) * elements(g, args.x),
                   .bytes = bytes_of(
                       g, {args.x, args.residual, args.gain, args.bias, args.sum, args.y, args.rstd})},
          .run = body(g, rmsnorm_forward_cpu, rmsnorm_forward_cuda, args)});
@@ -61,8 +60,8 @@ void rmsnorm_backward(Program& g, Stream stream, const RmsNormBackward& given) {
          .streams = {stream},
          .accesses = accesses({in(args.dy), in(args.x), in(args.gain), in(args.rstd), in(args.add),
                                out(args.dx), inout(args.dgain), inout(args.d_bias), out(args.scratch)}),
-         .cost = {.operations = ((args.add ? 11.0 : 10.0) + (args.d_bias ? 4.0 : 0.0)) *
-                                static_cast<double>(g.shape(args.x).numel()),
+         .cost = {.operations = (9 + (args.add ? 1 : 0) + (args.rstd ? 0 : 2) + (args.d_bias ? 5 : 0)) *
+                                elements(g, args.x),
                   .bytes = bytes_of(g, {args.dy, args.x, args.gain, args.rstd, args.add, args.dx}) +
                            2 * bytes_of(g, {args.dgain, args.d_bias})},
          .run = body(g, rmsnorm_backward_cpu, rmsnorm_backward_cuda, args)});

@@ -10,7 +10,7 @@ namespace moesaic::ops {
 /// present (required with residual); with BF16, rstd and y are computed from the rounded s. rstd is optional.
 /// bias [D], of gain's type, makes it LayerNorm: c = s - mean(s) takes the place of s in rstd and y, and bias is added to
 /// y.
-/// Cost: 4 operations an element (5 with residual, 2 more with bias), each tensor once.
+/// Cost: 4 operations an element (5 with residual, 3 more with bias), each tensor once.
 struct RmsNormForward {
   Handle x, residual, gain, sum, y, rstd;
   float eps = 1e-5f;
@@ -23,7 +23,7 @@ void rmsnorm_forward(Program& g, Stream stream, const RmsNormForward& args);
 /// recomputed from x when absent. dx may be dy or add. The sum over rows is taken in blocks of 64 rows.
 /// d_bias [D] f32 says that the forward pass was LayerNorm: c = x - mean(x) takes the place of s, the mean of dy gain rstd is
 /// taken from dx, and d_bias += sum over rows of dy.
-/// Cost: 10 operations an element (11 with add, 4 more with d_bias), each tensor once, dgain and d_bias twice.
+/// Cost: 9 operations an element (1 more with add, 2 without rstd, 5 with d_bias), each tensor once, dgain and d_bias twice.
 struct RmsNormBackward {
   Handle dy, x, gain, rstd, add, dx, dgain;
   float eps = 1e-5f;

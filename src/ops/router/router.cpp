@@ -32,6 +32,37 @@ Shape check_router(const Program& g, Handle logits, Handle indices, Handle weigh
   return {T, K};
 }
 
+/// Of one token; the terms stand in router.h.
+int64_t forward_operations(const RouterForward& args, int64_t E, int64_t K) {
+  const RouterConfig& config = args.config;
+  if (config.score == ScoreFunction::sparsemixer) return (5 + 8 * K) * E + 2 * K;
+  const bool sigmoid = config.score == ScoreFunction::sigmoid;
+  const int64_t groups = config.num_groups, kept = config.num_groups_kept;
+  const int64_t of_weight = config.softmax_after_topk ? 6 : config.renormalize ? 3 : 1;
+  int64_t sum = (sigmoid ? 6 : 5) * E + of_weight * K;
+  if (sigmoid && args.lse) sum += 4 * E;
+  if (args.bias) sum += E;
+  if (config.force_balance) return sum;
+  const bool best_two = args.bias && groups < E;
+  if (kept < groups) sum += (best_two ? 3 : 1) * E + (best_two ? 1 : 0) * groups + kept * groups;
+  return sum + K * kept * (E / groups);
+}
+
+int64_t backward_operations(const RouterBackward& args, int64_t E, int64_t K) {
+  const RouterConfig& config = args.config;
+  const bool balance = static_cast<bool>(args.balance_grad);
+  const int64_t z = args.z_grad != 0 ? 4 * E : 0;
+  if (config.score == ScoreFunction::sparsemixer) return z + K * (11 * E + 3) + (balance ? 4 * E : 0);
+  if (config.softmax_after_topk) return z + 5 * K + (balance ? 4 * E : 0);
+  const int64_t weights = (config.renormalize ? 7 : 2) * K;
+  if (config.score == ScoreFunction::sigmoid) return z + weights + (balance ? 12 : 7) * E;
+  return z + weights + 4 * E;
+}
+
+double of_tokens(const Program& g, Handle logits, int64_t operations) {
+  return static_cast<double>(g.shape(logits).rows() * operations);
+}
+
 }  // namespace
 
 void router_forward(Program& g, Stream stream, const RouterForward& args) {
@@ -42,7 +73,10 @@ void router_forward(Program& g, Stream stream, const RouterForward& args) {
          .streams = {stream},
          .accesses = accesses({in(args.logits), in(args.bias), out(args.indices), out(args.weights),
                                out(args.probs), out(args.lse)}),
-         .cost = {.bytes = bytes_of(
+         .cost = {.operations = of_tokens(
+                      g, args.logits,
+                      forward_operations(args, g.shape(args.logits)[-1], g.shape(args.indices)[-1])),
+                  .bytes = bytes_of(
                       g, {args.logits, args.bias, args.indices, args.weights, args.probs, args.lse})},
          .run = body(g, router_forward_cpu, router_forward_cuda, args)});
 }
@@ -64,7 +98,9 @@ void router_backward(Program& g, Stream stream, const RouterBackward& args) {
          .accesses =
              accesses({in(args.logits), in(args.indices), in(args.weights), in(args.probs), in(args.lse),
                        in(args.d_weights), in(args.balance_grad), in(args.scope), out(args.d_logits)}),
-         .cost = {.bytes = bytes_of(g, {args.logits, args.indices, args.weights, args.probs, args.lse,
+         .cost = {.operations = of_tokens(g, args.logits,
+                                          backward_operations(args, g.shape(args.logits)[-1], chosen[-1])),
+                  .bytes = bytes_of(g, {args.logits, args.indices, args.weights, args.probs, args.lse,
                                         args.d_weights, args.balance_grad, args.scope, args.d_logits})},
          .run = body(g, router_backward_cpu, router_backward_cuda, args)});
 }
@@ -76,7 +112,8 @@ void router_bias_update(Program& g, Stream stream, const RouterBiasUpdate& args)
   g.add({.name = "router_bias_update",
          .streams = {stream},
          .accesses = {in(args.counts), inout(args.bias), in(args.ok)},
-         .cost = {.bytes = bytes_of(g, {args.counts, args.bias, args.ok})},
+         .cost = {.operations = 6 * elements(g, args.counts),
+                  .bytes = bytes_of(g, {args.counts, args.bias, args.bias, args.ok})},
          .run = body(g, router_bias_update_cpu, router_bias_update_cuda, args)});
 }
 

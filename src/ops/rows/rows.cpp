@@ -6,13 +6,6 @@
 #include "ops/rows/rows_bodies.h"
 
 namespace moesaic::ops {
-namespace {
-
-double row_bytes(const Program& g, Handle h) {
-  return h ? static_cast<double>(g.shape(h)[-1] * size_of(g.dtype(h))) : 0;
-}
-
-}  // namespace
 
 void gather_rows(Program& g, Stream stream, const GatherRows& args) {
   MOESAIC_CHECK(g.shape(args.x)[-1] == g.shape(args.y)[-1] && g.dtype(args.x) == g.dtype(args.y));
@@ -21,7 +14,8 @@ void gather_rows(Program& g, Stream stream, const GatherRows& args) {
   g.add({.name = "gather_rows",
          .streams = {stream},
          .accesses = accesses({in(args.x), in(args.map), in(args.count_of), out(args.y)}),
-         .cost = {.bytes = args.expected_rows * (row_bytes(g, args.x) + row_bytes(g, args.y) + 4)},
+         .cost = {.bytes = args.expected_rows * row_bytes(g, {args.x, args.y}, {args.map}) +
+                           count_bytes(args.count_of)},
          .run = body(g, gather_rows_cpu, gather_rows_cuda, args)});
 }
 
@@ -40,8 +34,9 @@ void sum_rows(Program& g, Stream stream, const SumRows& args) {
          .accesses = accesses(
              {in(args.x), in(args.map), in(args.map_row), in(args.count_of), in(args.add), out(args.y)}),
          .cost = {.operations = args.expected_rows * static_cast<double>(x[-1]),
-                  .bytes = args.expected_rows * row_bytes(g, args.x) +
-                           written * (row_bytes(g, args.add) + row_bytes(g, args.y))},
+                  .bytes = args.expected_rows * row_bytes(g, {args.x}) +
+                           written * row_bytes(g, {args.add, args.y, args.map}, {args.map_row}) +
+                           count_bytes(args.count_of)},
          .run = body(g, sum_rows_cpu, sum_rows_cuda, args)});
 }
 

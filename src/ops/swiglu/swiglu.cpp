@@ -27,10 +27,6 @@ void check_weights(const Program& g, int64_t rows, const Args& args) {
   MOESAIC_CHECK(!args.offsets || g.dtype(args.offsets) == DType::i32);
 }
 
-double row_bytes(const Program& g, Handle h) {
-  return h ? static_cast<double>(g.shape(h)[-1] * size_of(g.dtype(h))) : 0;
-}
-
 }  // namespace
 
 void swiglu_forward(Program& g, Stream stream, const SwigluForward& args) {
@@ -39,8 +35,10 @@ void swiglu_forward(Program& g, Stream stream, const SwigluForward& args) {
   g.add({.name = "swiglu_forward",
          .streams = {stream},
          .accesses = accesses({in(args.h), in(args.weights), in(args.slots), in(args.offsets), out(args.y)}),
-         .cost = {.operations = 6 * args.expected_rows * static_cast<double>(g.shape(args.y)[-1]),
-                  .bytes = args.expected_rows * (row_bytes(g, args.h) + row_bytes(g, args.y))},
+         .cost = {.operations =
+                      (args.weights ? 6 : 5) * args.expected_rows * static_cast<double>(g.shape(args.y)[-1]),
+                  .bytes = args.expected_rows * row_bytes(g, {args.h, args.y}, {args.slots, args.weights}) +
+                           count_bytes(args.offsets)},
          .run = body(g, swiglu_forward_cpu, swiglu_forward_cuda, args)});
 }
 
@@ -54,9 +52,11 @@ void swiglu_backward(Program& g, Stream stream, const SwigluBackward& args) {
          .streams = {stream},
          .accesses = accesses({in(args.dy), in(args.h), in(args.weights), in(args.slots), in(args.offsets),
                                out(args.dh), out(args.d_weights), out(args.y)}),
-         .cost = {.operations = 15 * args.expected_rows * static_cast<double>(g.shape(args.dy)[-1]),
-                  .bytes = args.expected_rows * (row_bytes(g, args.dy) + row_bytes(g, args.h) +
-                                                 row_bytes(g, args.dh) + row_bytes(g, args.y))},
+         .cost = {.operations = (11 + (args.weights ? 4 : 0) + (args.y ? 1 : 0)) * args.expected_rows *
+                                static_cast<double>(g.shape(args.dy)[-1]),
+                  .bytes = args.expected_rows *
+                               row_bytes(g, {args.dy, args.h, args.dh, args.y}, {args.slots, args.weights}) +
+                           bytes_of(g, {args.d_weights}) + count_bytes(args.offsets)},
          .run = body(g, swiglu_backward_cpu, swiglu_backward_cuda, args)});
 }
 

@@ -106,7 +106,8 @@ TEST(CommPrograms, CostWhatCrossesLinksAndMemory) {
                offsets = b.ints({0, 0, 0, 0});
   const double small = 8, large = 24;  // bytes of two and of six
   const auto last = [&] { return b.g.nodes().back().cost; };
-  const auto expect = [&](double bytes, double sent) {
+  const auto expect = [&](double bytes, double sent, double operations = 0) {
+    EXPECT_DOUBLE_EQ(last().operations, operations);
     EXPECT_EQ(last().work, Work::comm);
     EXPECT_DOUBLE_EQ(last().bytes, bytes);
     EXPECT_DOUBLE_EQ(last().sent, sent);
@@ -116,11 +117,14 @@ TEST(CommPrograms, CostWhatCrossesLinksAndMemory) {
   comm::all_gather_in_place(b.g, kComm, *group, six, "");
   expect(2 * large, 2 * small);
   comm::reduce_scatter(b.g, kComm, *group, six, two, "");  // two of its three parts
-  expect(2 * large, 2 * small);
+  expect(2 * large, 2 * small, 4);                         // adds two floats twice
   comm::reduce_scatter_in_place(b.g, kComm, *group, six, "");
-  expect(2 * large, 2 * small);
+  expect(2 * large, 2 * small, 4);
+  const Handle four = b.floats(numbers(0, 4));
+  comm::exchange_parts(b.g, kComm, *group, six, four, "");  // as reduce_scatter, but nothing is its own
+  expect(2 * 2 * small, 2 * small);
   comm::all_reduce(b.g, kComm, *group, six, other, "");  // as one of each
-  expect(4 * large, 4 * small);
+  expect(4 * large, 4 * small, 4);
   BlockCopy copy{.outer = 1, .rows = 2, .width = 4, .send_offset = {0, 8, 16}, .recv_offset = {0, 8, 16}};
   comm::all_to_all_blocks(b.g, kComm, *group, six, other, {copy}, "");
   expect(2 * large, 2 * small);

@@ -261,9 +261,9 @@ TEST(DispatchPlan, PastTheReceiveBufferSendersAndReceiversLeaveOutTheSameTokens)
     }
 }
 
-TEST(DispatchPlan, CostIsEveryTensorOnce) {
+TEST(DispatchPlan, CostIsEveryTensorOnceAndOverflowTwice) {
   const Group g = random_group(2, 3, 1);  // 10 tokens, K 3, 4 experts a rank
-  const double rows = 5 + 2 * 11 + 30 + 30 + 1;
+  const double rows = 5 + 2 * 11 + 30 + 30 + 2;
   EXPECT_EQ(plan(g, 0, false, 11, 10).bytes, 4 * rows);
   EXPECT_EQ(plan(g, 0, true, 11, 9).bytes, 4 * (rows + 5 * 2 + 3 + 3 + 9 + 5 * 2));
 }

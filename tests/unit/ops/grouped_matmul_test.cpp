@@ -227,9 +227,9 @@ TEST(GroupedMatmul, CostCountsExpectedRowsAndAllWeights) {
   const auto& nodes = r.program().nodes();
   EXPECT_EQ(nodes[0].cost.work, Work::grouped_matmul);
   EXPECT_EQ(nodes[0].cost.operations, 2 * 30 * 19 * 23);
-  EXPECT_EQ(nodes[0].cost.bytes, 30 * (23 * 2 + 19 * 4) + 3 * 19 * 23 * 2);
+  EXPECT_EQ(nodes[0].cost.bytes, 30 * (23 * 2 + 19 * 4) + 3 * 19 * 23 * 2 + 4 * 4);
   EXPECT_EQ(nodes[1].cost.operations, 2 * 30 * 19 * 23);
-  EXPECT_EQ(nodes[1].cost.bytes, 30 * (23 * 2 + 19 * 4) + 2 * 3 * 19 * 23 * 4);
+  EXPECT_EQ(nodes[1].cost.bytes, 30 * (23 * 2 + 19 * 4) + 2 * 3 * 19 * 23 * 4 + 4 * 4);
 }
 
 TEST(GroupedMatmul, OffsetsOutsideTheRowsAreABug) {

@@ -177,9 +177,9 @@ TEST(HeadLoss, CostIsThreeProductsWithGradientsAndOneWithout) {
                   .dw = dw});
   const auto& nodes = r.program().nodes();
   EXPECT_EQ(nodes[0].cost.operations, 2 * 6 * 9 * 5);
-  EXPECT_EQ(nodes[0].cost.bytes, 4 * (6 * 5 + 9 * 5 + 6));
+  EXPECT_EQ(nodes[0].cost.bytes, 4 * (6 * 5 + 9 * 5 + 6 + 2 * 2));
   EXPECT_EQ(nodes[1].cost.operations, 6 * 6 * 9 * 5);
-  EXPECT_EQ(nodes[1].cost.bytes, 4 * (2 * 6 * 5 + 3 * 9 * 5 + 6));
+  EXPECT_EQ(nodes[1].cost.bytes, 4 * (2 * 6 * 5 + 3 * 9 * 5 + 6 + 2 * 2 + 1));
 }
 
 }  // namespace

@@ -185,9 +185,7 @@ TEST(RmsNorm, CostIsEachTensorOnceAndTheGainsGradientTwice) {
                         {.dy = y, .x = x, .gain = gain, .rstd = rstd, .dx = s, .dgain = dgain});
   const auto& nodes = r.program().nodes();
   EXPECT_EQ(nodes[0].cost.bytes, 4 * (4 * 5 * 8 + 8 + 5));
-  EXPECT_EQ(nodes[0].cost.operations, 5 * 5 * 8);
   EXPECT_EQ(nodes[1].cost.bytes, 4 * (3 * 5 * 8 + 8 + 5 + 2 * 8));
-  EXPECT_EQ(nodes[1].cost.operations, 10 * 5 * 8);
 }
 
 }  // namespace

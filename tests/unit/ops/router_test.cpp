@@ -296,7 +296,7 @@ std::vector<float> updated_bias(const std::vector<int32_t>& counts, float before
   args.ok = r.ints("ok", {1}, {ok});
   ops::router_bias_update(r.program(), Stream::compute, args);
   r.run();
-  EXPECT_EQ(r.program().nodes()[0].cost.bytes, 4.0 * static_cast<double>(2 * E + 1));
+  EXPECT_EQ(r.program().nodes()[0].cost.bytes, 4.0 * static_cast<double>(3 * E + 1));
   return r.get(args.bias);
 }
 

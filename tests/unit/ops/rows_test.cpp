@@ -116,9 +116,9 @@ TEST(Rows, CostCountsExpectedRows) {
   ops::sum_rows(r.program(), Stream::compute, {.x = x, .map = entries, .y = z, .expected_rows = 3});
   const auto& nodes = r.program().nodes();
   EXPECT_EQ(nodes[0].cost.bytes, 5 * (8 * 2 + 8 * 2 + 4));
-  EXPECT_EQ(nodes[1].cost.bytes, 12 * 8 * 2 + 7 * (8 * 2 + 8 * 4));
+  EXPECT_EQ(nodes[1].cost.bytes, 12 * 8 * 2 + 7 * (8 * 2 + 8 * 4 + 2 * 4));
   EXPECT_EQ(nodes[1].cost.operations, 12 * 8);
-  EXPECT_EQ(nodes[2].cost.bytes, 3 * 8 * 2 + 3 * 8 * 4);
+  EXPECT_EQ(nodes[2].cost.bytes, 3 * 8 * 2 + 3 * (8 * 4 + 2 * 4));
 }
 
 }  // namespace
