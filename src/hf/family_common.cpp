@@ -71,6 +71,7 @@ void write_common(const ModelConfig& m, nlohmann::json& config) {
   config["rope_theta"] = m.rope_theta;
   config.erase("rope_parameters");
   config.erase("rope_scaling");
+  config.erase("layer_types");  // one entry per layer, all full_attention: what is assumed without it
 }
 
 std::string plain_problem(const ModelConfig& m) {

@@ -90,6 +90,19 @@ int64_t HfConfig::whole(const char* key, int64_t fallback) const {
   return has(key) ? whole(key) : fallback;
 }
 
+int64_t HfConfig::whole_of_either(const char* key, const char* twin) const {
+  understand(key);
+  understand(twin);
+  if (!has(twin)) {
+    require<ConfigError>(has(key), "{}: {} is missing, and so is {}, its other name", path_, key, twin);
+    return whole(key);
+  }
+  const int64_t value = whole(twin);
+  if (has(key) && whole(key) != value)
+    refuse(key, fmt::format("{} = {} says the same by another name; remove the wrong one", twin, value));
+  return value;
+}
+
 double HfConfig::number(const char* key) const {
   const json& value = get(key);
   if (!value.is_number()) refuse(key, "expected a number");

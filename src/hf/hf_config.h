@@ -25,6 +25,8 @@ class HfConfig {
   /// Whole numbers from 0 on. Without a fallback the key must be there.
   int64_t whole(const char* key) const;
   int64_t whole(const char* key, int64_t fallback) const;
+  /// One number that is called `key` or, by other versions of transformers, `twin`. At least one must be there; both must agree.
+  int64_t whole_of_either(const char* key, const char* twin) const;
   double number(const char* key) const;
   double number(const char* key, double fallback) const;
   bool flag(const char* key, bool fallback) const;

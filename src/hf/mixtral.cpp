@@ -8,7 +8,7 @@ ModelConfig read_mixtral(const HfConfig& c) {
   ModelConfig m = read_common(c);
   m.rope_theta = c.rope_theta(1e6);
   m.expert_ffn = c.whole("intermediate_size");
-  m.num_experts = c.whole("num_local_experts");
+  m.num_experts = c.whole_of_either("num_local_experts", "num_experts");
   m.router.softmax_after_topk = true;
   return m;
 }
@@ -25,6 +25,7 @@ void write_mixtral(const ModelConfig& m, nlohmann::json& config) {
   config["head_dim"] = m.head_dim;
   config["intermediate_size"] = m.expert_ffn;
   config["num_local_experts"] = m.num_experts;
+  config.erase("num_experts");  // its other name in transformers 5
   config["sliding_window"] = nullptr;
 }
 

@@ -58,7 +58,7 @@ ModelConfig read_phimoe(const HfConfig& c) {
   m.attention_bias = c.flag("attention_bias", false);
   m.head_bias = c.flag("lm_head_bias", false);
   m.expert_ffn = c.whole("intermediate_size");
-  m.num_experts = c.whole("num_local_experts");
+  m.num_experts = c.whole_of_either("num_local_experts", "num_experts");
   m.router.score = ScoreFunction::sparsemixer;
   m.router.renormalize = false;
   m.router.sparsemixer_eps = c.number("router_jitter_noise", 0.01);
@@ -80,6 +80,7 @@ void write_phimoe(const ModelConfig& m, json& config) {
   config["head_dim"] = m.head_dim;
   config["intermediate_size"] = m.expert_ffn;
   config["num_local_experts"] = m.num_experts;
+  config.erase("num_experts");  // its other name in transformers 5
   config["attention_bias"] = m.attention_bias;
   config["lm_head_bias"] = m.head_bias;
   config["router_jitter_noise"] = m.router.sparsemixer_eps;

@@ -11,7 +11,7 @@ ModelConfig read_qwen3_moe(const HfConfig& c) {
   m.rope_theta = c.rope_theta(1e4);
   m.qk_norm = true;
   m.expert_ffn = c.whole("moe_intermediate_size");
-  m.num_experts = c.whole("num_experts");
+  m.num_experts = c.whole_of_either("num_experts", "num_local_experts");
   m.router.renormalize = c.flag("norm_topk_prob", false);
   c.must_be("decoder_sparse_step", 1, "every layer after the leading dense ones must be MoE");
   const auto dense = c.wholes("mlp_only_layers");
@@ -34,6 +34,7 @@ void write_qwen3_moe(const ModelConfig& m, nlohmann::json& config) {
   config["head_dim"] = m.head_dim;
   config["moe_intermediate_size"] = m.expert_ffn;
   config["num_experts"] = m.num_experts;
+  config.erase("num_local_experts");  // what transformers 5 calls it; it reads both
   config["norm_topk_prob"] = normalizes(m.router);
   config["decoder_sparse_step"] = 1;
   config["mlp_only_layers"] = nlohmann::json::array();

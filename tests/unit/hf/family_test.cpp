@@ -15,6 +15,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 /// The model as text, apart from its name.
 std::string text(ModelConfig model) {
@@ -91,6 +92,62 @@ TEST(Family, ReadsWhatVersionFiveWrites) {
   config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
   config["layer_types"] = {"full_attention", "full_attention"};
   EXPECT_EQ(model_of(config).rope_theta, 5e5);
+}
+
+// The files were written by save_pretrained of transformers 5.24 for models of these sizes.
+TEST(Family, ReadsFilesThatVersionFiveWrote) {
+  struct Case {
+    const char* name;
+    json same;  // what an earlier version writes for the same model
+  };
+  json qwen3_moe = qwen3_moe_json(), phimoe = phimoe_json();
+  qwen3_moe.erase("max_window_layers");
+  for (const auto& [name, same] :
+       {Case{"mixtral", mixtral_json()}, Case{"qwen3_moe", qwen3_moe}, Case{"phimoe", phimoe}}) {
+    const HfConfig config =
+        HfConfig::read(fmt::format("{}/tests/fuzz/seeds/hf_config/{}_v5.json", MOESAIC_SOURCE_DIR, name));
+    const Family& family = family_of(config);
+    EXPECT_EQ(family.model_type, name);
+    const ModelConfig model = read_model(family, config);
+    EXPECT_EQ(text(model), text(model_of(same)));
+    EXPECT_THAT(config.not_understood(), IsEmpty()) << name;
+    const json written = write_model(family, model, config.object());
+    EXPECT_EQ(text(model_of(written)), text(model));
+    EXPECT_NE(written.contains("num_experts"), written.contains("num_local_experts")) << name;
+    EXPECT_FALSE(written.contains("rope_parameters")) << name;
+  }
+}
+
+TEST(Family, ReadsTheNumberOfExpertsByEitherName) {
+  const std::pair<json, const char*> both_names[] = {{qwen3_moe_json(), "num_experts"},
+                                                     {qwen3_moe_json(), "num_local_experts"},
+                                                     {mixtral_json(), "num_experts"},
+                                                     {phimoe_json(), "num_experts"}};
+  for (auto [config, name] : both_names) {
+    for (const char* either : {"num_experts", "num_local_experts"}) config.erase(either);
+    EXPECT_THAT(message_of([&, &c = config] { model_of(c); }),
+                AllOf(HasSubstr("num_experts"), HasSubstr("num_local_experts"), HasSubstr("missing")));
+    EXPECT_EQ(model_of(with(config, name, 4)).num_experts, 4);
+    config["num_experts"] = config["num_local_experts"] = 4;
+    EXPECT_EQ(model_of(config).num_experts, 4);
+    config[name] = 3;
+    EXPECT_THAT(
+        message_of([&, &c = config] { model_of(c); }),
+        AllOf(HasSubstr("num_experts = "), HasSubstr("num_local_experts"), HasSubstr("= 3"), HasSubstr("4")));
+  }
+}
+
+// An export in the likeness of a folder whose sizes have changed since: no key may tell of the old ones by another name.
+TEST(Family, WritesNoStaleTwinOfAKey) {
+  for (json like : {mixtral_json(), qwen3_moe_json(), phimoe_json()}) {
+    const ModelConfig model = model_of(like);
+    like["num_experts"] = like["num_local_experts"] = 64;
+    like["layer_types"] = {"full_attention", "full_attention", "full_attention"};
+    like["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5}};
+    const json written = write_model(family_for(model), model, like);
+    EXPECT_EQ(text(model_of(written)), text(model));
+    EXPECT_FALSE(written.contains("layer_types"));
+  }
 }
 
 TEST(Family, TakesDefaultsWhereKeysAreMissing) {
