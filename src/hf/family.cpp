@@ -1,5 +1,9 @@
 #include "hf/family.h"
 
+#include <fmt/ranges.h>
+
+#include <optional>
+
 #include "base/check.h"
 #include "base/error.h"
 #include "config/nearest.h"
@@ -11,30 +15,44 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kProjections{"gate_proj", "up_proj", "down_proj"};
 
-constexpr std::array<Family, 4> kFamilies{Family{"mixtral",
-                                                 "MixtralForCausalLM",
-                                                 "block_sparse_moe",
-                                                 {"w1", "w3", "w2"},
-                                                 read_mixtral,
-                                                 mixtral_problem,
-                                                 write_mixtral},
-                                          Family{"qwen3_moe", "Qwen3MoeForCausalLM", "mlp", kProjections,
-                                                 read_qwen3_moe, qwen3_moe_problem, write_qwen3_moe},
-                                          Family{"deepseek", "DeepseekForCausalLM", "mlp", kProjections,
-                                                 read_deepseek, deepseek_problem, write_deepseek},
-                                          Family{"phimoe",
-                                                 "PhimoeForCausalLM",
-                                                 "block_sparse_moe",
-                                                 {"w1", "w3", "w2"},
-                                                 read_phimoe,
-                                                 phimoe_problem,
-                                                 write_phimoe}};
+constexpr std::string_view kMixtral[]{"MixtralForCausalLM"}, kQwen3Moe[]{"Qwen3MoeForCausalLM"},
+    kDeepseek[]{"DeepseekForCausalLM"},
+    kPhimoe[]{"PhimoeForCausalLM",
+              "PhiMoEForCausalLM"};  // of transformers, of the code published with the weights
+
+constexpr std::array<Family, 4> kFamilies{
+    Family{"mixtral",
+           kMixtral,
+           "block_sparse_moe",
+           {"w1", "w3", "w2"},
+           read_mixtral,
+           mixtral_problem,
+           write_mixtral},
+    Family{"qwen3_moe", kQwen3Moe, "mlp", kProjections, read_qwen3_moe, qwen3_moe_problem, write_qwen3_moe},
+    Family{"deepseek", kDeepseek, "mlp", kProjections, read_deepseek, deepseek_problem, write_deepseek},
+    Family{"phimoe",
+           kPhimoe,
+           "block_sparse_moe",
+           {"w1", "w3", "w2"},
+           read_phimoe,
+           phimoe_problem,
+           write_phimoe}};
 
 std::string known_families() {
   std::string names;
   for (const Family& family : kFamilies)
-    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", family.model_type, family.architecture);
+    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", family.model_type,
+                         fmt::join(family.architectures, " or "));
   return names;
+}
+
+/// The family's name that "architectures" of a config.json holds alone; none if it holds anything else.
+std::optional<std::string_view> architecture_in(const Family& family, const nlohmann::json& config) {
+  const auto found = config.find("architectures");
+  if (found != config.end())
+    for (const std::string_view name : family.architectures)
+      if (*found == nlohmann::json::array({name})) return name;
+  return std::nullopt;
 }
 
 /// "w1" -> "gate_proj"; anything else stays.
@@ -55,9 +73,9 @@ const Family& family_of(const HfConfig& config) {
   const std::string type = config.text("model_type", "");
   for (const Family& family : kFamilies) {
     if (family.model_type != type) continue;
-    const auto& json = config.object();
-    if (config.has("architectures") && json["architectures"] != nlohmann::json{family.architecture})
-      config.refuse("architectures", fmt::format("expected [\"{}\"]", family.architecture));
+    if (config.has("architectures") && !architecture_in(family, config.object()))
+      config.refuse("architectures",
+                    fmt::format("expected [\"{}\"]", fmt::join(family.architectures, "\"] or [\"")));
     return family;
   }
   fail<ConfigError>("{}: model_type = {} is not supported; these are: {}", config.path(),
@@ -92,7 +110,7 @@ ModelConfig read_model(const Family& family, const HfConfig& config) {
 
 nlohmann::json write_model(const Family& family, const ModelConfig& model, const nlohmann::json& like) {
   nlohmann::json config = like.is_object() ? like : nlohmann::json::object();
-  config["architectures"] = {family.architecture};
+  config["architectures"] = {architecture_in(family, config).value_or(family.architectures.front())};
   config["model_type"] = family.model_type;
   write_common(model, config);
   family.write(model, config);

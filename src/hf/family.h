@@ -25,8 +25,9 @@
 namespace moesaic {
 
 struct Family {
-  std::string_view model_type;          // "mixtral"
-  std::string_view architecture;        // "MixtralForCausalLM"
+  std::string_view model_type;  // "mixtral"
+  /// "MixtralForCausalLM"; all are read, the first is written for a folder that is like none.
+  std::span<const std::string_view> architectures;
   std::string_view moe;                 // "block_sparse_moe" or "mlp"
   std::array<std::string_view, 3> ffn;  // what w1 (gate), w3 (up) and w2 (down) are called
 
@@ -48,7 +49,8 @@ const Family& family_for(const ModelConfig& model);
 
 /// The whole model of a config.json: the family's part, validated like any model from outside.
 ModelConfig read_model(const Family& family, const HfConfig& config);
-/// Their config.json for a model. `like`: an earlier one of the same family whose other keys are kept; null = none.
+/// Their config.json for a model. `like`: an earlier one of the same family whose other keys are kept, and its name of the
+/// architecture, which auto_map goes with; null = none.
 nlohmann::json write_model(const Family& family, const ModelConfig& model, const nlohmann::json& like);
 
 /// Their name of a parameter: "layers.3.experts.5.w1" -> "model.layers.3.mlp.experts.5.gate_proj.weight".

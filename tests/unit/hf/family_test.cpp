@@ -74,6 +74,77 @@ TEST(Family, ReadsThePublishedDeepseek) {
   EXPECT_EQ(text(model_of(config)), text(model_shape("deepseek-moe-16b")));
 }
 
+// Phi-3.5-MoE was published with its own code, which names the class otherwise than transformers does. The lists of factors are
+// made up; their length is the published one.
+json published_phi() {
+  json config = phimoe_json();
+  json short_factors = json::array(), long_factors = json::array();
+  for (int i = 0; i < 64; ++i) {
+    short_factors.push_back(1 + i / 64.0);
+    long_factors.push_back(1 + i);
+  }
+  config.update({{"architectures", {"PhiMoEForCausalLM"}},
+                 {"auto_map",
+                  {{"AutoConfig", "configuration_phimoe.PhiMoEConfig"},
+                   {"AutoModelForCausalLM", "modeling_phimoe.PhiMoEForCausalLM"}}},
+                 {"bos_token_id", 1},
+                 {"eos_token_id", 32000},
+                 {"hidden_dropout", 0.0},
+                 {"hidden_size", 4096},
+                 {"initializer_range", 0.02},
+                 {"intermediate_size", 6400},
+                 {"max_position_embeddings", 131072},
+                 {"num_attention_heads", 32},
+                 {"num_hidden_layers", 32},
+                 {"num_key_value_heads", 8},
+                 {"num_local_experts", 16},
+                 {"original_max_position_embeddings", 4096},
+                 {"output_router_logits", false},
+                 {"rope_scaling",
+                  {{"long_factor", long_factors},
+                   {"long_mscale", 1.243163121016122},
+                   {"original_max_position_embeddings", 4096},
+                   {"short_factor", short_factors},
+                   {"short_mscale", 1.243163121016122},
+                   {"type", "longrope"}}},
+                 {"router_aux_loss_coef", 0.0},
+                 {"sliding_window", 131072},
+                 {"torch_dtype", "bfloat16"},
+                 {"transformers_version", "4.43.3"},
+                 {"use_cache", true},
+                 {"vocab_size", 32064}});
+  return config;
+}
+
+TEST(Family, ReadsThePublishedPhi) {
+  ModelConfig expected = model_shape("phi-3.5-moe");  // sizes alone
+  expected.layer_norm = expected.attention_bias = expected.head_bias = true;
+  expected.router = {.score = ScoreFunction::sparsemixer, .renormalize = false, .sparsemixer_eps = 0.01};
+  expected.rope_theta = 1e4;
+  LongRopeConfig& rope = expected.long_rope;
+  rope.original_len = 4096;
+  rope.short_scale = rope.long_scale = 1.243163121016122;
+  for (int i = 0; i < 64; ++i) {
+    rope.short_factors.push_back(1 + i / 64.0);
+    rope.long_factors.push_back(1 + i);
+  }
+  const HfConfig config = parsed(published_phi());
+  EXPECT_EQ(text(read_model(family_of(config), config)), text(expected));
+  EXPECT_THAT(config.not_understood(), IsEmpty());
+}
+
+TEST(Family, WritesTheArchitectureOfTheFolderThatItIsLike) {
+  const json published = published_phi();
+  const ModelConfig model = model_of(published);
+  const json like = write_model(family_for(model), model, published);
+  for (const char* key : {"architectures", "auto_map", "rope_scaling"})
+    EXPECT_EQ(like[key], published[key]) << key;
+  EXPECT_EQ(write_model(family_for(model), model, {})["architectures"], json({"PhimoeForCausalLM"}));
+  EXPECT_EQ(write_model(family_for(model), model,
+                        with(published, "architectures", {"PhimoeModel"}))["architectures"],
+            json({"PhimoeForCausalLM"}));
+}
+
 TEST(Family, WritesWhatItReadsForEachFamily) {
   for (const json& config : {mixtral_json(), qwen3_moe_json(), deepseek_json(), phimoe_json()}) {
     const ModelConfig model = model_of(config);
@@ -207,6 +278,9 @@ TEST(Family, RefusesByNameAndValueWhatWouldChangeTheModel) {
       {with(mixtral_json(), "num_attention_heads", 3), "num_attention_heads", "3"},
       {with(mixtral_json(), "architectures", {"MixtralForSequenceClassification"}), "architectures",
        "SequenceClassification"},
+      {with(phimoe_json(), "architectures", {"PhiForCausalLM"}), "architectures", "PhiMoEForCausalLM"},
+      {with(phimoe_json(), "architectures", {"PhimoeForCausalLM", "PhiMoEForCausalLM"}), "architectures",
+       "PhiMoEForCausalLM"},
       {with(qwen3_moe_json(), "attention_bias", true), "attention_bias", "true"},
       {with(qwen3_moe_json(), "use_sliding_window", true), "sliding_window", "8"},
       {with(qwen3_moe_json(), "decoder_sparse_step", 2), "decoder_sparse_step", "2"},
