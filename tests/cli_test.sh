@@ -133,6 +133,31 @@ expect 0 "2 steps in" train back/run.toml --set data.train=data/text --set train
 expect 1 "a run cannot be resumed from it" train back/run.toml --set data.train=data/text --set train.seq_len=32 \
   --set run.name=f --resume back
 expect 0 "320 here, 259 there" convert runs/e again --dtype bf16
+
+# Ctrl-C leaves no folder, on the way in and out: its two tensors of 256 MB take a while.
+"$moesaic" convert hf wide --vocab 1000000 >/dev/null || { echo "FAILED: convert --vocab"; failures=$((failures + 1)); }
+for conversion in "hf stopped --vocab 1000000" "wide stopped --vocab 1000000"; do
+  # shellcheck disable=SC2086
+  "$moesaic" convert $conversion >stopped.txt 2>&1 &
+  process=$!
+  until [[ -d stopped.tmp ]] || ! kill -0 $process 2>/dev/null; do :; done
+  kill -INT $process
+  wait $process
+  status=$?
+  [[ $status == 130 ]] || { echo "FAILED: Ctrl-C in convert $conversion gave exit code $status"; cat stopped.txt; failures=$((failures + 1)); }
+  grep -q "leaving in good order" stopped.txt || { echo "FAILED: convert said nothing of leaving"; failures=$((failures + 1)); }
+  [[ -z $(ls -d stopped stopped.tmp 2>/dev/null) ]] || { echo "FAILED: Ctrl-C in convert $conversion left a folder"; failures=$((failures + 1)); }
+done
+rm -r wide
+
+# A command that writes no file is ended at once. (A background process of a script ignores the signal without env.)
+env --default-signal=INT "$moesaic" generate runs/a --tokens 1000000 >endless.txt 2>&1 &
+process=$!
+until [[ -s endless.txt ]] || ! kill -0 $process 2>/dev/null; do :; done
+kill -INT $process
+wait $process
+status=$?
+[[ $status == 130 ]] || { echo "FAILED: Ctrl-C in generate gave exit code $status"; failures=$((failures + 1)); }
 sed -i 's/"silu"/"gelu"/' hf/config.json
 expect 1 'hf/config.json: hidden_act = "gelu": only silu is supported' convert hf other
 

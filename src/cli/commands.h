@@ -17,7 +17,7 @@ void add_inspect(CLI::App& app);
 void add_report(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_tune(CLI::App& app);
-void add_convert(CLI::App& app);
+void add_convert(CLI::App& app, const StopFlag& stop, void (*on_start)());
 
 /// --set KEY=VALUE, as often as wanted.
 void add_settings(CLI::App& command, std::vector<std::string>& settings, const std::string& help);

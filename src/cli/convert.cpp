@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "hf/hf_folder.h"
+#include "launch/exit_code.h"
 #include "report/table.h"
 
 namespace moesaic::cli {
@@ -36,13 +37,23 @@ std::string find_kept(const std::string& from, const std::string& checkpoint, co
   return "";
 }
 
-Converted to_huggingface(const Options& options) {
+/// From here on Ctrl-C ends the work between two tensors, and what was written goes again.
+BeforeTensor asking(const StopFlag& stop, void (*on_start)()) {
+  on_start();
+  return [&stop] {
+    if (stop.load() != 0) throw CLI::RuntimeError(kExitInterrupted);
+  };
+}
+
+Converted to_huggingface(const Options& options, const StopFlag& stop, void (*on_start)()) {
   const std::string checkpoint = find_checkpoint(options.from);
   const CheckpointReader reader(checkpoint);
   const Config config = config_of(reader);
   ExportOptions wanted{.dtype = dtype_of(options.dtype), .vocab = options.vocab, .like = options.like};
   wanted.shard_bytes = static_cast<int64_t>(options.shard_gb * 1e9);
   if (wanted.like.empty()) wanted.like = find_kept(options.from, checkpoint, config);
+  wanted.before_tensor =
+      asking(stop, on_start);  // the checkpoint was verified before: a signal ends that at once
   Converted done = export_huggingface(reader, config.model, options.to, wanted);
   if (done.copied.empty())
     done.notes.emplace_back(
@@ -69,18 +80,19 @@ void print(const Converted& done, bool imported) {
                 done.path.c_str());
 }
 
-void run(const Options& options) {
+void run(const Options& options, const StopFlag& stop, void (*on_start)()) {
   const bool imports =
       options.direction == "auto" ? is_hf_folder(options.from) : options.direction == "moesaic";
-  if (!imports) return print(to_huggingface(options), false);
+  if (!imports) return print(to_huggingface(options, stop, on_start), false);
   require<ConfigError>(options.like.empty(), "--like is for the way to Hugging Face; {} comes from there",
                        options.from);
-  print(import_huggingface(options.from, options.to, {dtype_of(options.dtype), options.vocab}), true);
+  const ImportOptions wanted{dtype_of(options.dtype), options.vocab, asking(stop, on_start)};
+  print(import_huggingface(options.from, options.to, wanted), true);
 }
 
 }  // namespace
 
-void add_convert(CLI::App& app) {
+void add_convert(CLI::App& app, const StopFlag& stop, void (*on_start)()) {
   CLI::App* command = app.add_subcommand(
       "convert",
       "Models of Hugging Face to Moesaic and back: Mixtral, Qwen3-MoE, DeepSeekMoE, Phi-3.5-MoE.\n"
@@ -114,7 +126,7 @@ void add_convert(CLI::App& app) {
       "  moesaic convert Qwen3-30B-A3B build/qwen3            from Hugging Face: build/qwen3/run.toml\n"
       "  moesaic convert runs/qwen3_moe-continued Qwen3-mine   the newest checkpoint, for transformers\n"
       "  moesaic convert runs/mine/checkpoints/step_00000100 out --dtype bf16 --shard-gb 2");
-  command->callback([options] { run(*options); });
+  command->callback([options, &stop, on_start] { run(*options, stop, on_start); });
 }
 
 }  // namespace moesaic::cli

@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "data/prepare.h"
+#include "launch/exit_code.h"
 #include "report/progress.h"
 
 namespace moesaic::cli {
@@ -41,7 +42,7 @@ void prepare(Options options, const StopFlag& stop) {
   double shown = begin;
   const auto done =
       prepare_tokens(options.inputs, prefix, *tokenizer, options.prepare, [&](const PreparedTokens& so_far) {
-        if (stop.load() != 0) throw CLI::RuntimeError(130);
+        if (stop.load() != 0) throw CLI::RuntimeError(kExitInterrupted);
         if (!terminal || now() - shown < 0.2) return;
         shown = now();
         std::fprintf(stderr, "\r\033[K%s", summary(so_far, shown - begin).c_str());

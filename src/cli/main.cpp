@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
   moesaic::cli::add_report(app);
   moesaic::cli::add_bench(app);
   moesaic::cli::add_tune(app);
-  moesaic::cli::add_convert(app);
+  moesaic::cli::add_convert(app, g_stop, catch_signals);
   try {
     app.parse(argc, argv);
     moesaic::leave_launcher();

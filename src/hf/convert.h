@@ -3,6 +3,7 @@
 // Both check everything that can be known before they write, write beside the target and give it its name at the end, so
 // that the target is whole or not there. All throw ConfigError for a model that cannot be said, IoError for files.
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,9 +31,13 @@ struct Converted {
   std::vector<std::string> notes;   // what a user should know: keys passed over, tensors left out, ...
 };
 
+/// Called before each tensor and once before the target gets its name; what it throws ends the work, and then nothing is left.
+using BeforeTensor = std::function<void()>;
+
 struct ImportOptions {
   std::optional<DType> dtype;  // f32 or bf16; none: bf16 if all their tensors are, else f32
   int64_t vocab = 0;           // rows to fill the vocabulary up to, with zeros; 0 = as theirs
+  BeforeTensor before_tensor = {};
 };
 
 /// `from` (config.json, safetensors) to `to`, a new folder that counts as a run folder:
@@ -46,6 +51,7 @@ struct ExportOptions {
   int64_t vocab = 0;           // rows to cut the vocabulary to; 0 = as like's config.json says, else all
   int64_t shard_bytes = 5'000'000'000;  // a file holds at most this, or one tensor
   std::string like;  // folder whose tokenizer files and other keys of config.json are taken; empty = none
+  BeforeTensor before_tensor = {};
 };
 
 /// Weights of a checkpoint to `to`, a new folder with config.json and one model.safetensors, or several and their index.

@@ -135,7 +135,10 @@ Converted export_huggingface(const CheckpointReader& reader, const ModelConfig& 
       weight_map[targets[i].tensor.theirs] = name;
     }
     SafetensorsWriter writer(folder.unfinished() + "/" + name, tensors, {{"format", "pt"}});
-    for (const size_t i : writer.order()) writer.append(read_as(reader, targets[first + i], done.dtype));
+    for (const size_t i : writer.order()) {
+      if (options.before_tensor) options.before_tensor();
+      writer.append(read_as(reader, targets[first + i], done.dtype));
+    }
     writer.finish();
   }
   if (counts.size() > 1)
@@ -148,6 +151,7 @@ Converted export_huggingface(const CheckpointReader& reader, const ModelConfig& 
   config.erase("dtype");  // what transformers 5 calls it; it reads both
   write_text(folder.unfinished() + "/" + kHfConfigName, config);
   if (!options.like.empty()) done.copied = copy_companions(options.like, folder.unfinished(), false);
+  if (options.before_tensor) options.before_tensor();
   folder.commit();
   return done;
 }

@@ -106,7 +106,7 @@ Piece whole(const NamedTensor& tensor, DType dtype, const std::string& where) {
 
 /// Writes the tensors of one of their shards as one of ours.
 ShardInfo write_shard(const CheckpointWriter& writer, const HfFolder& folder, size_t file,
-                      const std::vector<Source>& sources, DType dtype) {
+                      const std::vector<Source>& sources, DType dtype, const BeforeTensor& before_tensor) {
   const SafetensorsFile shard(folder.file_path(file));
   std::vector<Piece> pieces;
   std::vector<const Source*> from;
@@ -117,6 +117,7 @@ ShardInfo write_shard(const CheckpointWriter& writer, const HfFolder& folder, si
   }
   std::vector<std::byte> buffer;
   return writer.write_shard(static_cast<int64_t>(file), pieces, [&](size_t i) -> std::span<const std::byte> {
+    if (before_tensor) before_tensor();
     const StoredTensor& stored = shard.get(from[i]->tensor.theirs);
     const auto size = static_cast<size_t>(pieces[i].bytes());
     std::vector<std::byte> data = shard.data(stored);
@@ -191,7 +192,7 @@ Converted import_huggingface(const std::string& from, const std::string& to, con
   writer.begin();
   std::vector<ShardInfo> shards;
   for (size_t file = 0; file < folder.files().size(); ++file)
-    shards.push_back(write_shard(writer, folder, file, sources, done.dtype));
+    shards.push_back(write_shard(writer, folder, file, sources, done.dtype, options.before_tensor));
   writer.publish(shards, {{"config", print_config(config)},
                           {"step", 0},
                           {"num_updates", 0},
@@ -202,6 +203,7 @@ Converted import_huggingface(const std::string& from, const std::string& to, con
   AtomicFile toml(target.unfinished() + "/run.toml");
   toml.write(run_toml(config, from, to));
   toml.commit();
+  if (options.before_tensor) options.before_tensor();
   target.commit();
 
   done.path = to;

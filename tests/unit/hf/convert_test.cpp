@@ -189,6 +189,35 @@ TEST_F(ConvertTest, WritesTheMastersOfABf16Run) {
     EXPECT_TRUE(std::memcmp(weight.bytes.data(), masters.at(name).data(), weight.bytes.size()) == 0) << name;
 }
 
+TEST_F(ConvertTest, EndsBetweenTensorsAndLeavesNothing) {
+  struct Stop {};
+  const json theirs = mixtral_json();
+  const Weights weights = make_weights(theirs, DType::f32);
+  const auto num_tensors = static_cast<int64_t>(weights.size());
+  int64_t asked = 0, last = 0;
+  const BeforeTensor before_tensor = [&] {
+    if (++asked > last) throw Stop();
+  };
+  for (last = 0; last <= num_tensors; last += num_tensors / 2) {
+    remove_tree(hf_);
+    asked = 0;
+    EXPECT_THROW(import(theirs, weights, {.before_tensor = before_tensor}, 2), Stop);
+    EXPECT_FALSE(path_exists(run_) || path_exists(run_ + ".tmp"));
+  }
+  asked = 0, last = num_tensors + 1;  // once more, before the folder gets its name
+  remove_tree(hf_);
+  import(theirs, weights, {.before_tensor = before_tensor}, 2);
+  EXPECT_EQ(asked, last);
+  for (last = 0; last <= num_tensors; last += num_tensors / 2) {
+    asked = 0;
+    EXPECT_THROW(export_again({.before_tensor = before_tensor}), Stop);
+    EXPECT_FALSE(path_exists(back_) || path_exists(back_ + ".tmp"));
+  }
+  asked = 0, last = num_tensors + 1;
+  export_again({.before_tensor = before_tensor});
+  EXPECT_EQ(asked, last);
+}
+
 TEST_F(ConvertTest, RefusesACheckpointThatIsNotItsConfiguration) {
   import(mixtral_json(), make_weights(mixtral_json(), DType::f32));
   const CheckpointReader reader(checkpoint());
