@@ -25,7 +25,6 @@ ModelConfig read_deepseek(const HfConfig& c) {
   m.router.renormalize = c.flag("norm_topk_prob", false) && m.top_k > 1;
   c.must_be("scoring_func", "softmax", "only softmax is supported");
   c.must_be("moe_layer_freq", 1, "every layer after the leading dense ones must be MoE");
-  c.must_be("routed_scaling_factor", 1.0, "DeepseekForCausalLM has no such factor");
   c.must_be("topk_method", "greedy", "only greedy is supported");
   c.must_be("n_group", 1, "groups of experts are not supported in this family");
   c.must_be("topk_group", 1, "groups of experts are not supported in this family");

@@ -121,6 +121,12 @@ Converted export_huggingface(const CheckpointReader& reader, const ModelConfig& 
   }
   done.num_tensors = static_cast<int64_t>(targets.size());
 
+  ModelConfig theirs = model;
+  theirs.vocab = done.their_vocab;
+  json config = write_model(family, theirs, like);
+  // What was taken over from `like` must not make another model of it.
+  read_model(family, HfConfig(config, (like.is_null() ? to : options.like) + "/" + kHfConfigName));
+
   const std::vector<size_t> counts = cut_into_files(targets, options.shard_bytes);
   done.num_files = static_cast<int64_t>(counts.size());
   NewFolder folder(to);
@@ -144,9 +150,6 @@ Converted export_huggingface(const CheckpointReader& reader, const ModelConfig& 
   if (counts.size() > 1)
     write_text(folder.unfinished() + "/" + kHfIndexName,
                {{"metadata", {{"total_size", done.bytes}}}, {"weight_map", weight_map}});
-  ModelConfig theirs = model;
-  theirs.vocab = done.their_vocab;
-  json config = write_model(family, theirs, like);
   config["torch_dtype"] = done.dtype == DType::bf16 ? "bfloat16" : "float32";
   config.erase("dtype");  // what transformers 5 calls it; it reads both
   write_text(folder.unfinished() + "/" + kHfConfigName, config);

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "hf/family_rows.h"
 
 namespace moesaic {
@@ -18,6 +20,47 @@ void refuse_what_is_not_built(const HfConfig& c) {
   if (c.has("layer_types"))
     for (const auto& type : c.object()["layer_types"])
       if (type != "full_attention") c.refuse("layer_types", "only full_attention is supported");
+}
+
+// Keys of other architectures that change the mathematics where they are obeyed. The families here have none of them: in
+// their config.json they mean a changed model, or nothing when the value is neutral.
+
+/// Factors on embeddings, residuals, expert outputs or logits: 1 changes nothing.
+constexpr const char* kFactors[]{"logit_scale",         "logits_scaling",       "output_multiplier_scale",
+                                 "scale_emb",           "embedding_multiplier", "embedding_multiplier_scale",
+                                 "residual_multiplier", "lm_head_multiplier",   "routed_scaling_factor",
+                                 "rotary_pct"};
+
+/// Bounds, gates, other kinds of attention, of norms or of blocks: false or null changes nothing.
+constexpr const char* kFeatures[]{"final_logit_softcapping",
+                                  "attn_logit_softcapping",
+                                  "logits_soft_cap",
+                                  "output_logit_soft_cap",
+                                  "router_logit_softcapping",
+                                  "clip_qkv",
+                                  "swiglu_limit",
+                                  "attention_chunk_size",
+                                  "alibi",
+                                  "use_alibi",
+                                  "attn_output_gate",
+                                  "qk_layernorm",
+                                  "use_parallel_residual",
+                                  "parallel_attn",
+                                  "rope_interleave",
+                                  "use_mla"};
+
+void refuse_what_others_compute(const HfConfig& c, const ModelConfig& m) {
+  for (const char* key : kFactors)
+    c.must_be(key, 1.0, "a factor that this family does not have; only 1 is supported");
+  for (const char* key : kFeatures)
+    c.must_be(key, false, "a feature that this family does not have; only null or false is supported");
+  // Other scales of the scores than 1 / sqrt(head_dim), of a residual than 1, of the logits than 1.
+  c.must_be("query_pre_attn_scalar", m.head_dim, "only the value of head_dim is supported");
+  c.must_be("attention_multiplier", 1 / std::sqrt(static_cast<double>(m.head_dim)),
+            "only 1 / sqrt(head_dim) is supported");
+  c.must_be("scale_depth", std::sqrt(static_cast<double>(m.num_layers)),
+            "only sqrt(num_hidden_layers) is supported");
+  c.must_be("dim_model_base", m.hidden, "only the value of hidden_size is supported");
 }
 
 /// A window that is shorter than what the model sees would change attention.
@@ -49,6 +92,7 @@ ModelConfig read_common(const HfConfig& c) {
   if (!c.has("head_dim") && m.hidden % m.num_heads != 0)
     c.refuse("num_attention_heads", fmt::format("does not divide hidden_size = {}", m.hidden));
   m.head_dim = c.whole("head_dim", m.hidden / m.num_heads);
+  refuse_what_others_compute(c, m);
   m.vocab = c.whole("vocab_size");
   m.top_k = c.whole("num_experts_per_tok");
   m.norm_eps = c.number("rms_norm_eps");

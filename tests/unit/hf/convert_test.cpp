@@ -189,6 +189,17 @@ TEST_F(ConvertTest, WritesTheMastersOfABf16Run) {
     EXPECT_TRUE(std::memcmp(weight.bytes.data(), masters.at(name).data(), weight.bytes.size()) == 0) << name;
 }
 
+TEST_F(ConvertTest, RefusesToExportInTheLikenessOfAnotherModel) {
+  import(mixtral_json(), make_weights(mixtral_json(), DType::f32));
+  json like = mixtral_json();
+  like["logit_scale"] = 2;
+  make_folders(temp_ / "like");
+  spit(temp_ / "like/config.json", like.dump());
+  EXPECT_THAT(message_of([&] { export_again({.like = temp_ / "like"}); }),
+              HasSubstr("like/config.json: logit_scale = 2: "));
+  EXPECT_FALSE(path_exists(back_) || path_exists(back_ + ".tmp"));
+}
+
 TEST_F(ConvertTest, EndsBetweenTensorsAndLeavesNothing) {
   struct Stop {};
   const json theirs = mixtral_json();

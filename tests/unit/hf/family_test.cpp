@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "config/print.h"
 #include "config/shapes.h"
@@ -299,6 +301,20 @@ TEST(Family, RefusesByNameAndValueWhatWouldChangeTheModel) {
       {with(phimoe_json(), "rope_scaling", {{"type", "longrope"}, {"short_factor", {1}}}), "rope_scaling",
        "long_factor"},
       {with(phimoe_json(), "rope_scaling", {{"type", "su"}}), "rope_scaling", "su"},
+      {with(mixtral_json(), "logit_scale", 0.5), "logit_scale", "0.5"},
+      {with(qwen3_moe_json(), "final_logit_softcapping", 30.0), "final_logit_softcapping", "30"},
+      {with(phimoe_json(), "attn_logit_softcapping", 50), "attn_logit_softcapping", "50"},
+      {with(mixtral_json(), "embedding_multiplier", 12), "embedding_multiplier", "12"},
+      {with(qwen3_moe_json(), "residual_multiplier", 0.22), "residual_multiplier", "0.22"},
+      {with(mixtral_json(), "attention_multiplier", 1.0), "attention_multiplier", "1.0"},
+      {with(mixtral_json(), "logits_scaling", 16), "logits_scaling", "16"},
+      {with(deepseek_json(), "scale_emb", 12), "scale_emb", "12"},
+      {with(deepseek_json(), "scale_depth", 1.4), "scale_depth", "1.4"},
+      {with(deepseek_json(), "dim_model_base", 256), "dim_model_base", "256"},
+      {with(qwen3_moe_json(), "query_pre_attn_scalar", 256), "query_pre_attn_scalar", "256"},
+      {with(qwen3_moe_json(), "routed_scaling_factor", 2.5), "routed_scaling_factor", "2.5"},
+      {with(qwen3_moe_json(), "clip_qkv", 8.0), "clip_qkv", "8.0"},
+      {with(qwen3_moe_json(), "attn_output_gate", true), "attn_output_gate", "true"},
       {with(phimoe_json(), "num_experts_per_tok", 1), "top_k", "found 1"},
       {with(mixtral_json(), "lm_head_bias", true), "lm_head_bias", "true"},
       {with(mixtral_json(), "vocab_size", int64_t{1} << 40), "vocab", "1099511627776"},
@@ -307,6 +323,22 @@ TEST(Family, RefusesByNameAndValueWhatWouldChangeTheModel) {
   for (const Case& c : cases)
     EXPECT_THAT(message_of([&] { model_of(c.config); }),
                 AllOf(HasSubstr("config.json"), HasSubstr(c.key), HasSubstr(c.value)));
+}
+
+TEST(Family, TakesKeysOfOthersWhoseValueIsNeutral) {
+  json neutral = mixtral_json();
+  neutral.update({{"logit_scale", 1},
+                  {"embedding_multiplier", 1.0},
+                  {"routed_scaling_factor", nullptr},
+                  {"final_logit_softcapping", nullptr},
+                  {"attn_output_gate", false},
+                  {"query_pre_attn_scalar", 4},     // head_dim
+                  {"attention_multiplier", 0.5},    // 1 / sqrt(head_dim)
+                  {"dim_model_base", 16},           // hidden_size
+                  {"scale_depth", std::sqrt(2)}});  // of layers
+  const HfConfig config = parsed(neutral);
+  EXPECT_EQ(text(read_model(family_of(config), config)), text(model_of(mixtral_json())));
+  EXPECT_THAT(config.not_understood(), IsEmpty());
 }
 
 // DeepSeek's own code makes heads of hidden / heads, whatever head_dim says. Found by fuzzing.
