@@ -182,7 +182,7 @@ expect 0 "resumed at step $steps from" train run.toml --resume --set run.name=c 
 
 # Looking without running.
 expect 0 "351.86 B parameters" inspect model internal-352b
-expect 1 "did you mean" inspect model mixtral-8x7
+expect 1 "Did you mean mixtral-8x7b?" inspect model mixtral-8x7
 expect 0 "32 ranks, " inspect memory --set model.preset=mixtral-8x7b --set layout.n=8 --set layout.dp=4 --set train.seq_len=8192
 expect 0 "program MoE layer forward" inspect program run.toml --only "MoE layer forward"
 expect 1 'no program of this run has "nothing" in its name' inspect program run.toml --only nothing
