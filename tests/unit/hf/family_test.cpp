@@ -141,10 +141,10 @@ TEST(Family, WritesTheArchitectureOfTheFolderThatItIsLike) {
   const json like = write_model(family_for(model), model, published);
   for (const char* key : {"architectures", "auto_map", "rope_scaling"})
     EXPECT_EQ(like[key], published[key]) << key;
-  EXPECT_EQ(write_model(family_for(model), model, {})["architectures"], json({"PhimoeForCausalLM"}));
+  EXPECT_EQ(write_model(family_for(model), model, {})["architectures"], json::array({"PhimoeForCausalLM"}));
   EXPECT_EQ(write_model(family_for(model), model,
                         with(published, "architectures", {"PhimoeModel"}))["architectures"],
-            json({"PhimoeForCausalLM"}));
+            json::array({"PhimoeForCausalLM"}));
 }
 
 TEST(Family, WritesWhatItReadsForEachFamily) {
@@ -257,7 +257,7 @@ TEST(Family, ReadsLeadingDenseLayersOfQwen3) {
   const ModelConfig model = model_of(with(qwen3_moe_json(), "mlp_only_layers", {0}));
   EXPECT_EQ(model.num_dense_layers, 1);
   EXPECT_EQ(model.dense_ffn, 40);
-  EXPECT_EQ(write_model(family_for(model), model, {})["mlp_only_layers"], json({0}));
+  EXPECT_EQ(write_model(family_for(model), model, {})["mlp_only_layers"], json::array({0}));
 }
 
 TEST(Family, RefusesByNameAndValueWhatWouldChangeTheModel) {
