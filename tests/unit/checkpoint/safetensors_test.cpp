@@ -208,7 +208,7 @@ TEST(SafetensorsFile, SaysSoWhenItIsCutWhileOpen) {
   const SafetensorsFile file(path);
   ASSERT_EQ(::truncate(path.c_str(), 1000), 0);
   EXPECT_THAT(
-      message_of([&] { file.data(file.get("w")); }),
+      message_of<IoError>([&] { file.data(file.get("w")); }),
       testing::AllOf(HasSubstr(path), HasSubstr("w needs 5000 bytes"), HasSubstr("was cut while in use")));
 }
 
