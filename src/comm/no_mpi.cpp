@@ -8,7 +8,7 @@ std::string library() {
   return {};
 }
 
-std::shared_ptr<messages::Messenger> make_messenger(messages::Job) {
+std::shared_ptr<messages::Messenger> make_messenger(Control&) {
   fail<ConfigError>("this build has no MPI; configure with -DMOESAIC_MPI=ON, or set run.transport = sockets");
 }
 

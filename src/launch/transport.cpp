@@ -37,8 +37,6 @@ bool launcher_speaks(const std::string& library, const Environment& environment)
 }
 
 std::shared_ptr<messages::Messenger> connect_ranks(const RunConfig& run, TcpControl& control) {
-  const messages::Job job{.control = control,
-                          .describe = [&control](int64_t rank) { return control.describe(rank); }};
   const std::string mine = obstacle(run);
   require<ConfigError>(mine.empty() || run.transport != Transport::mpi, "run.transport = mpi, but {}", mine);
   std::string reason;  // of the first rank that has one
@@ -50,8 +48,8 @@ std::shared_ptr<messages::Messenger> connect_ranks(const RunConfig& run, TcpCont
     else
       log_info("ranks talk through sockets: {}", reason);
   }
-  if (!reason.empty()) return std::make_shared<tcp::TcpMesh>(job, control.hosts(), control.token());
-  auto messenger = mpi::make_messenger(job);
+  if (!reason.empty()) return std::make_shared<tcp::TcpMesh>(control, control.hosts(), control.token());
+  auto messenger = mpi::make_messenger(control);
   // MPI may count bytes as sent that wait in this process for its next call.
   control.set_while_waiting([weak = std::weak_ptr(messenger)] {
     if (const auto alive = weak.lock()) alive->progress();

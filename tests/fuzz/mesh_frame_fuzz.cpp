@@ -43,10 +43,7 @@ class Alone : public Control {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Alone control;
-  const auto mesh = std::make_shared<tcp::TcpMesh>(
-      messages::Job{.control = control,
-                    .describe = [](int64_t rank) { return fmt::format("rank {}", rank); }},
-      std::vector<std::string>(2, "127.0.0.1"), kToken);
+  const auto mesh = std::make_shared<tcp::TcpMesh>(control, std::vector<std::string>(2, "127.0.0.1"), kToken);
   fuzz::accepts([&] {
     const auto group = mesh->communicator({0, 1});
     tcp::Socket other = tcp::start_connect({"127.0.0.1", control.port});

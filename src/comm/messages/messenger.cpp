@@ -15,7 +15,7 @@ constexpr size_t kMaxEarlyBytes = 64 << 20;  // ... and what they bring
 
 }  // namespace
 
-Messenger::Messenger(Job job) : job_(std::move(job)), early_(static_cast<size_t>(job_.control.size())) {}
+Messenger::Messenger(Control& control) : control_(control), early_(static_cast<size_t>(control.size())) {}
 
 std::unique_ptr<Communicator> Messenger::communicator(const std::vector<int64_t>& ranks) {
   const auto me = std::find(ranks.begin(), ranks.end(), rank());
@@ -90,8 +90,8 @@ void Messenger::on_offer(const Header& offer, int64_t from, std::optional<Bytes>
   Early& early = early_[static_cast<size_t>(from)];
   early.bytes += attached ? attached->size() : 0;
   if (early.offers.size() >= kMaxEarly || early.bytes > kMaxEarlyBytes)
-    abort(fmt::format("{} is {} collectives ahead of {}, which has called none of them", job_.describe(from),
-                      early.offers.size() + 1, job_.describe(rank())));
+    abort(fmt::format("{} is {} collectives ahead of {}, which has called none of them",
+                      control_.describe(from), early.offers.size() + 1, control_.describe(rank())));
   early.offers.emplace(key, Early::Offered{offer, std::move(attached)});
 }
 
@@ -111,12 +111,13 @@ OperationKey Messenger::key_of(const Header& header, int64_t from) const {
 }
 
 void Messenger::refuse(int64_t from) {
-  abort(fmt::format("{} sent data that {} had not asked for", job_.describe(from), job_.describe(rank())));
+  abort(fmt::format("{} sent data that {} had not asked for", control_.describe(from),
+                    control_.describe(rank())));
 }
 
 void Messenger::abort(const std::string& message) {
-  job_.control.abort(message);
-  job_.control.check();
+  control_.abort(message);
+  control_.check();
   throw CommError(message);
 }
 

@@ -2,7 +2,6 @@
 // What carries the collectives of ranks that are processes: offers and data between this rank and others, over sockets
 // (TcpMesh) or MPI (mpi/). One per rank, shared by all groups. Nothing here waits: progress() moves what can be moved at once,
 // for all collectives that are under way, so that any order of asking them is right. Used by the rank's working thread only.
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,15 +14,10 @@
 
 namespace moesaic::messages {
 
-/// What it needs to know of its job.
-struct Job {
-  Control& control;
-  std::function<std::string(int64_t rank)> describe;  // "rank 2 (step 5, last operation: all_gather tokens)"
-};
-
 class Messenger : public std::enable_shared_from_this<Messenger> {
  public:
-  explicit Messenger(Job job);
+  /// `control` must outlive it.
+  explicit Messenger(Control& control);
   virtual ~Messenger() = default;
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
@@ -33,8 +27,8 @@ class Messenger : public std::enable_shared_from_this<Messenger> {
   std::unique_ptr<Communicator> communicator(const std::vector<int64_t>& ranks);
 
   // For operations.
-  int64_t rank() const { return job_.control.rank(); }
-  const Job& job() const { return job_; }
+  int64_t rank() const { return control_.rank(); }
+  Control& control() const { return control_; }
   /// Makes the offers of an operation, and looks up those that came before it.
   void post(Operation& operation, const std::vector<int64_t>& ranks, const Offer& offer,
             const std::vector<Part>& parts);
@@ -59,7 +53,7 @@ class Messenger : public std::enable_shared_from_this<Messenger> {
     int32_t kind = 0, root = -1;
   };
 
-  int64_t num_ranks() const { return job_.control.size(); }
+  int64_t num_ranks() const { return control_.size(); }
   /// A group needs this rank.
   virtual void connect(int64_t rank) = 0;
   /// Sends a header and the bytes that follow it, after all that was enqueued for this rank before. `owner` is told of it
@@ -94,7 +88,7 @@ class Messenger : public std::enable_shared_from_this<Messenger> {
 
   OperationKey key_of(const Header& header, int64_t from) const;
 
-  Job job_;
+  Control& control_;
   std::vector<Early> early_;  // [rank]
   std::map<OperationKey, Operation*> posted_;
   uint64_t bytes_moved_ = 0;

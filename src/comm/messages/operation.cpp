@@ -61,13 +61,13 @@ Operation::~Operation() {
 }
 
 bool Operation::advance() {
-  messenger_->job().control.check();
+  messenger_->control().check();
   if (complete_) return true;
   messenger_->progress();
   if (num_offers_missing_ > 0 || num_receiving_ > 0 || unsent_ > 0) return late();
   if (request_.finish) request_.finish();
   messenger_->forget(*this);
-  if (waits_) messenger_->job().control.set_waiting("");
+  if (waits_) messenger_->control().set_waiting("");
   return complete_ = true;
 }
 
@@ -83,17 +83,16 @@ std::string Operation::text(const Offer& offer) const {
 
 void Operation::on_offer(int64_t rank, const Offer& offer, int64_t want,
                          const std::optional<Bytes>& attached) {
-  Control& control = messenger_->job().control;
-  const auto& describe = messenger_->job().describe;
+  Control& control = messenger_->control();
   const size_t p = member(rank);
   if (p == request_.ranks.size() || offered_[p]) {
-    control.abort(fmt::format("{} joined {} number {} twice, or is no member of its group", describe(rank),
-                              name_of(request_.offer.kind), request_.key.sequence));
+    control.abort(fmt::format("{} joined {} number {} twice, or is no member of its group",
+                              control.describe(rank), name_of(request_.offer.kind), request_.key.sequence));
     control.check();
   }
   if (offer != request_.offer) {
-    control.abort(fmt::format("{} called {} where {} called {}", describe(messenger_->rank()),
-                              text(request_.offer), describe(rank), text(offer)));
+    control.abort(fmt::format("{} called {} where {} called {}", control.describe(messenger_->rank()),
+                              text(request_.offer), control.describe(rank), text(offer)));
     control.check();
   }
   offered_[p] = 1;
@@ -138,7 +137,7 @@ bool Operation::late() {
     if (p != request_.me) messenger_->check_connection(request_.ranks[p]);
   if (now() < looked_ + kSecondsBeforeWaiting) return false;
   looked_ = now();
-  Control& control = messenger_->job().control;
+  Control& control = messenger_->control();
   if (const uint64_t moved = messenger_->bytes_moved(); moved != moved_) {
     moved_ = moved;
     if (waits_) control.set_waiting("");

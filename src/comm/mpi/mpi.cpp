@@ -47,16 +47,16 @@ std::string library() {
   return name;
 }
 
-std::shared_ptr<messages::Messenger> make_messenger(messages::Job job) {
+std::shared_ptr<messages::Messenger> make_messenger(Control& control) {
   if (!begun()) begin();
   int rank = 0, size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  require<ConfigError>(rank == job.control.rank() && size == job.control.size(),
+  require<ConfigError>(rank == control.rank() && size == control.size(),
                        "{} counts this process as rank {} of {}, but it is rank {} of {}: start it with that "
                        "MPI's own mpirun, or set run.transport = sockets",
-                       library(), rank, size, job.control.rank(), job.control.size());
-  return std::make_shared<MpiMessenger>(std::move(job));
+                       library(), rank, size, control.rank(), control.size());
+  return std::make_shared<MpiMessenger>(control);
 }
 
 void end() {

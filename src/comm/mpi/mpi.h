@@ -16,8 +16,8 @@ namespace moesaic::mpi {
 std::string library();
 
 /// Called by all ranks together. Throws ConfigError in a build without MPI, and when MPI does not know the ranks as
-/// job.control does: its launcher is another MPI's.
-std::shared_ptr<messages::Messenger> make_messenger(messages::Job job);
+/// `control` does: its launcher is another MPI's.
+std::shared_ptr<messages::Messenger> make_messenger(Control& control);
 
 /// Ends MPI where it was begun, once every rank has done all of its work; nothing else of MPI may be called after it.
 void end();

@@ -51,8 +51,7 @@ struct MpiMessenger::Peer {
   uint64_t num_in = 0, num_out = 0;                                                  // data so far
 };
 
-MpiMessenger::MpiMessenger(messages::Job job)
-    : Messenger(std::move(job)), peers_(static_cast<size_t>(num_ranks())) {}
+MpiMessenger::MpiMessenger(Control& control) : Messenger(control), peers_(static_cast<size_t>(num_ranks())) {}
 
 /// After a failure nobody may still answer, so MPI is left as it is.
 MpiMessenger::~MpiMessenger() {
@@ -192,8 +191,8 @@ void MpiMessenger::give_up(const std::string& problem) {
 
 void MpiMessenger::check_connection(int64_t rank) {
   if (!problem_.empty() && now() - given_up_at_ > kSecondsForControl)
-    abort(fmt::format("{} does not reach {} through MPI any more: {}", job().describe(this->rank()),
-                      job().describe(rank), problem_));
+    abort(fmt::format("{} does not reach {} through MPI any more: {}", this->control().describe(this->rank()),
+                      this->control().describe(rank), problem_));
 }
 
 }  // namespace moesaic::mpi

@@ -16,7 +16,7 @@ using messages::Operation;
 
 class MpiMessenger final : public messages::Messenger {
  public:
-  explicit MpiMessenger(messages::Job job);
+  explicit MpiMessenger(Control& control);
   ~MpiMessenger() override;
 
   void progress() override;

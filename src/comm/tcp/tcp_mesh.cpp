@@ -70,17 +70,14 @@ struct TcpMesh::Stranger {
   int64_t bytes = 0;
 };
 
-TcpMesh::TcpMesh(messages::Job job, std::vector<std::string> hosts, uint64_t token)
-    : Messenger(std::move(job)),
-      hosts_(std::move(hosts)),
-      token_(token),
-      events_(::epoll_create1(EPOLL_CLOEXEC)) {
+TcpMesh::TcpMesh(Control& control, std::vector<std::string> hosts, uint64_t token)
+    : Messenger(control), hosts_(std::move(hosts)), token_(token), events_(::epoll_create1(EPOLL_CLOEXEC)) {
   require<CommError>(static_cast<bool>(events_), "no epoll descriptor could be made: {}",
                      std::strerror(errno));
   // A job of one machine need not be seen from others.
   const bool one_machine = std::all_of(hosts_.begin(), hosts_.end(), is_loopback);
   listener_ = listen_at(one_machine ? "127.0.0.1" : "", 0);
-  for (const std::string& port : this->job().control.all_gather(std::to_string(port_of(listener_))))
+  for (const std::string& port : control.all_gather(std::to_string(port_of(listener_))))
     ports_.push_back(std::stoi(port));
   peers_.resize(ports_.size());
   epoll_event event{.events = EPOLLIN, .data = {.u32 = kListener}};
@@ -168,8 +165,8 @@ void TcpMesh::lose(Peer& peer, const std::string& problem) {
 void TcpMesh::check_connection(int64_t rank) {
   const Peer& p = peer(rank);
   if (p.state == Peer::lost && now() - p.lost_at > kSecondsForControl)
-    abort(fmt::format("{} lost its connection to {}: {}", job().describe(this->rank()), job().describe(rank),
-                      p.problem));
+    abort(fmt::format("{} lost its connection to {}: {}", control().describe(this->rank()),
+                      control().describe(rank), p.problem));
 }
 
 void TcpMesh::drop(Operation& operation) {

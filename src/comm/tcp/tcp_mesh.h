@@ -16,7 +16,7 @@ class TcpMesh final : public messages::Messenger {
  public:
   /// Called by all ranks together: they tell each other where they listen. `hosts`: of the ranks, as this one reaches them;
   /// `token`: known to this job's ranks only.
-  TcpMesh(messages::Job job, std::vector<std::string> hosts, uint64_t token);
+  TcpMesh(Control& control, std::vector<std::string> hosts, uint64_t token);
   ~TcpMesh() override;
 
   void progress() override;

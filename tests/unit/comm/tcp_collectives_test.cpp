@@ -119,9 +119,7 @@ TEST(TcpMesh, ClosesConnectionsOfStrangersAndGoesOn) {
       }
       std::atomic<int>& port_;
     } listening(world, rank, port);
-    const auto mesh = std::make_shared<tcp::TcpMesh>(
-        messages::Job{.control = listening, .describe = [&](int64_t r) { return world.describe(r); }},
-        std::vector<std::string>(2, "127.0.0.1"), 42);
+    const auto mesh = std::make_shared<tcp::TcpMesh>(listening, std::vector<std::string>(2, "127.0.0.1"), 42);
     std::vector<tcp::Socket> strangers;
     if (rank == 1)
       for (int i = 0; i < 5; ++i) {

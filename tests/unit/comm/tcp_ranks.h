@@ -14,8 +14,7 @@ class TcpRank {
   TcpRank(ThreadWorld& world, int64_t rank)
       : control_(world, rank),
         mesh_(std::make_shared<tcp::TcpMesh>(
-            messages::Job{.control = control_, .describe = [&world](int64_t r) { return world.describe(r); }},
-            std::vector<std::string>(static_cast<size_t>(world.size()), "127.0.0.1"), 42)) {}
+            control_, std::vector<std::string>(static_cast<size_t>(world.size()), "127.0.0.1"), 42)) {}
   std::unique_ptr<Communicator> everyone() {
     std::vector<int64_t> ranks(static_cast<size_t>(control_.size()));
     std::iota(ranks.begin(), ranks.end(), 0);
