@@ -29,7 +29,6 @@ class SharedBoards {
   std::vector<MemberBoard> group(const std::vector<int64_t>& ranks);
 
  private:
-  struct Region;
   struct Header;
   Header& header(int64_t rank) const;
   std::byte* find(int64_t rank, uint64_t name, int64_t size);
