@@ -212,6 +212,7 @@ inline std::vector<std::vector<float>> run_collectives(Communicator& group, uint
       if (call.pending && !call.done && call.pending()) call.done = true, ++done;
   }
   std::vector<std::vector<float>> received;
+  received.reserve(calls.size());
   for (RandomCall& call : calls) received.push_back(std::move(call.receive));
   return received;
 }

@@ -113,7 +113,7 @@ TEST(TcpMesh, ClosesConnectionsOfStrangersAndGoesOn) {
      public:
       Listening(ThreadWorld& w, int64_t r, std::atomic<int>& p) : ThreadControl(w, r), port_(p) {}
       std::vector<std::string> all_gather_at(const std::string& where, const std::string& mine) override {
-        const auto all = ThreadControl::all_gather_at(where, mine);
+        auto all = ThreadControl::all_gather_at(where, mine);
         if (port_ == 0) port_ = std::stoi(all[0]);
         return all;
       }
