@@ -143,6 +143,7 @@ class Processes {
   void on_signal(int signal) {
     if (end_.stopped) {
       end_.code = kExitInterrupted;
+      weight_ = kKilled;
       return kill_all();
     }
     end_.stopped = true;
@@ -164,7 +165,10 @@ class Processes {
     if (code == 0) return;
     refused_ = refused_ || (!WIFSIGNALED(status) && code != kExitLeftBehind && code != kExitJobFailed);
     if (failed_at_ == 0) failed_at_ = now();
-    if (end_.code != 0 && (!killed || end_.code > 128)) return;
+    // Those that follow another's failure leave with kExitJobFailed, some of them before it.
+    const int weight = killed ? kKilled : WIFSIGNALED(status) || code == kExitJobFailed ? 1 : 2;
+    if (weight <= weight_) return;
+    weight_ = weight;
     end_.code = code;
     const std::string who = children_.size() > 1 ? fmt::format("rank {}", child) : "the process";
     end_.what = WIFSIGNALED(status) ? fmt::format("{} was ended by signal {} ({})", who, WTERMSIG(status),
@@ -176,6 +180,8 @@ class Processes {
   const sigset_t &watched_, &before_;
   std::vector<Child> children_;  // [rank]
   JobEnd end_;
+  static constexpr int kKilled = 3;
+  int weight_ = 0;  // of end_.code: how much it says about why the job ended
   double failed_at_ = 0;
   bool killing_ = false;  // signals from here on are this process's
   bool refused_ = false;
