@@ -15,7 +15,7 @@
 namespace moesaic {
 namespace {
 
-constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr size_t kBufferBytes = 256 << 10;
 
 class Descriptor {
  public:

@@ -1,5 +1,8 @@
 #include "checkpoint/writer.h"
 
+#include <algorithm>
+#include <thread>
+
 #include "base/check.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -8,6 +11,11 @@
 #include "checkpoint/safetensors.h"
 
 namespace moesaic {
+namespace {
+
+constexpr size_t kBlockBytes = 512 << 10;  // that are digested and written while they lie in a core's cache
+
+}  // namespace
 
 CheckpointWriter::CheckpointWriter(std::string folder, int64_t step)
     : folder_(std::move(folder)),
@@ -47,13 +55,19 @@ ShardInfo CheckpointWriter::write_shard(
   Digest whole_file;
   whole_file.update(std::as_bytes(std::span(writer.header())));
   for (const size_t i : writer.order()) {
-    const std::span<const std::byte> bytes = bytes_of(i);
-    writer.append(bytes);
-    whole_file.update(bytes);
+    Digest piece;
+    for (std::span<const std::byte> bytes = bytes_of(i); !bytes.empty();) {
+      const auto block = bytes.first(std::min(bytes.size(), kBlockBytes));
+      piece.update(block);
+      whole_file.update(block);
+      writer.append(block);
+      std::this_thread::yield();  // where training keeps all cores busy, it stands still for a block at most
+      bytes = bytes.subspan(block.size());
+    }
     StoredPiece stored;
     static_cast<Piece&>(stored) = pieces[i];
     stored.offset = writer.tensors()[i].offset;
-    stored.digest = digest_of(bytes);
+    stored.digest = piece.hex();
     info.pieces.push_back(std::move(stored));
   }
   writer.finish();
