@@ -20,7 +20,7 @@ fail() {
 expect() {
   local code=$1 text=$2 status
   shift 2
-  timeout 120 "$@" >output.txt 2>&1
+  timeout 300 "$@" >output.txt 2>&1
   status=$?
   [[ $status == "$code" ]] && grep -qF -- "$text" output.txt || fail "$*: expected exit code $code and \"$text\", found $status" output.txt
 }
@@ -45,7 +45,7 @@ child() { pgrep -P "$process" | sort -n | sed -n "$(($1 + 1))p"; }
 # Nothing of a job may be left over.
 expect_none_left() {
   local i
-  for ((i = 0; i < 100; ++i)); do
+  for ((i = 0; i < 600; ++i)); do
     pgrep -f "run.name=$1 " >/dev/null || return
     sleep 0.05
   done

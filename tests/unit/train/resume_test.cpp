@@ -152,11 +152,11 @@ TEST(ResumeRun, ATimeLimitEndsTheRunAndItsDecay) {
   const TrainRun run;
   Config c = run.config("timed");
   c.train.steps = 1000000;
-  c.train.max_seconds = 1;
+  c.train.max_seconds = 2;
   const TrainSummary summary = run.train(c);
-  EXPECT_GT(summary.steps, 2);
+  EXPECT_GE(summary.steps, 2);
   EXPECT_LT(summary.steps, 1000000);
-  EXPECT_GE(summary.seconds, 1);
+  EXPECT_GE(summary.seconds, 2);
   const auto lines = run.metrics("timed");
   ASSERT_EQ(static_cast<int64_t>(lines.size()), summary.steps);
   EXPECT_LT(lines.back()["lr"], c.optim.lr) << "decayed by time";
@@ -164,7 +164,7 @@ TEST(ResumeRun, ATimeLimitEndsTheRunAndItsDecay) {
   EXPECT_EQ(state_of(summary.checkpoint)["step"], summary.steps);
   c.run.resume = "auto";
   EXPECT_EQ(run.train(c).steps, summary.steps) << "its time is over";
-  c.train.max_seconds = 1.6;
+  c.train.max_seconds = 3.2;
   EXPECT_GT(run.train(c).steps, summary.steps);
 }
 
