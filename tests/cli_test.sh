@@ -12,7 +12,7 @@ failures=0
 expect() {
   local code=$1 text=$2 output status
   shift 2
-  output=$(timeout 60 "$moesaic" "$@" 2>&1)
+  output=$(timeout 300 "$moesaic" "$@" 2>&1)
   status=$?
   if [[ $status != "$code" || $output != *"$text"* ]]; then
     printf 'FAILED: moesaic %s\n  expected exit code %s and "%s"\n  found %s and:\n%s\n' "$*" "$code" "$text" "$status" "$output"
@@ -44,6 +44,7 @@ for command in "" train eval generate data "data prepare" "data show" inspect "i
   expect 0 "Usage: moesaic" $command --help
 done
 expect 0 "moesaic train configs/runs/quickstart.toml" train --help
+expect 0 "moesaic 0." --version
 expect 2 "moesaic --help tells more"
 expect 2 "no subcommand trian; did you mean train?" trian run.toml
 expect 2 "moesaic train --help tells more" train

@@ -57,6 +57,7 @@ int main(int argc, char** argv) {
       "  moesaic report runs/quickstart                   a page that shows the run\n"
       "  moesaic generate runs/quickstart --prompt Hello  let it write\n",
       "moesaic"};
+  app.set_version_flag("--version", "moesaic " MOESAIC_VERSION);
   app.require_subcommand(1);
   app.failure_message(usage_message);
   moesaic::cli::add_train(app, g_stop, catch_signals);
