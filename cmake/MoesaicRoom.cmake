@@ -22,7 +22,7 @@ endif()
 target_compile_options(moesaic_flags INTERFACE $<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:${CXX_FLAGS}>)
 target_include_directories(moesaic_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
 
-# What only a build with CUDA has: folders cuda/ and p2p/, *.cu, *_cuda.cpp. What only one without it has: no_cuda.cpp.
+# What only a build with CUDA has: folders cuda/, p2p/ and nccl/, *.cu, *_cuda.cpp. What only one without it has: no_cuda.cpp.
 # The same for MPI: a room's folder mpi/, and no_mpi.cpp.
 # moesaic_room(<room> DEPS <rooms...> LIBS <libraries...> EXCLUDE <regexes of files left out...>)
 function(moesaic_room ROOM)
@@ -33,7 +33,7 @@ function(moesaic_room ROOM)
     list(APPEND SOURCES ${KERNELS})
     list(APPEND ARG_EXCLUDE /no_cuda.cpp)
   else()
-    list(APPEND ARG_EXCLUDE /cuda/ /p2p/ "[a-z0-9][a-z0-9][a-z0-9]_cuda.cpp")  # not no_cuda.cpp
+    list(APPEND ARG_EXCLUDE /cuda/ /p2p/ /nccl/ "[a-z0-9][a-z0-9][a-z0-9]_cuda.cpp")  # not no_cuda.cpp
   endif()
   if(MOESAIC_MPI)
     list(APPEND ARG_EXCLUDE /no_mpi.cpp)

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/fingerprint.h"
 #include "base/log.h"
+#include "comm/nccl/nccl_groups.h"
 #include "comm/p2p/ipc_groups.h"
 #include "config/enum_names.h"
 #include "launch/tcp_control.h"
@@ -53,9 +54,24 @@ Share find_share(Control& control, DeviceKind kind) {
   return {.index = std::count(all.begin(), me, mine), .count = std::count(all.begin(), all.end(), mine)};
 }
 
-/// How ranks that are processes reach each other: GPUs of one machine as threads do, CPU ranks by messages.
+/// GPUs of one machine reach each other as threads do, those of several through NCCL.
+GroupMaker make_gpu_groups(const RunConfig& run, TcpControl& control) {
+  const std::string mine = process_environment("MOESAIC_MACHINE").value_or(machine_name());
+  const std::vector<std::string> machines = control.all_gather(mine);
+  const GroupMaker inside = make_ipc_groups(control, mine);
+  if (std::all_of(machines.begin(), machines.end(), [&](const std::string& m) { return m == mine; }))
+    return inside;
+  const GroupMaker between = make_nccl_groups(connect_ranks(run, control));
+  return [machines, mine, inside, between](const std::vector<int64_t>& ranks) {
+    const bool here = std::all_of(ranks.begin(), ranks.end(),
+                                  [&](int64_t r) { return machines[static_cast<size_t>(r)] == mine; });
+    return here ? inside(ranks) : between(ranks);
+  };
+}
+
+/// How ranks that are processes reach each other.
 GroupMaker make_groups(const RunConfig& run, TcpControl& control) {
-  if (run.device == DeviceKind::cuda) return make_ipc_groups(control, machine_name());
+  if (run.device == DeviceKind::cuda) return make_gpu_groups(run, control);
   const auto messenger = connect_ranks(run, control);
   return [messenger](const std::vector<int64_t>& ranks) { return messenger->communicator(ranks); };
 }

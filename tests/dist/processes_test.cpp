@@ -1,5 +1,5 @@
 // A run whose ranks are processes is, to the last bit, the run whose ranks are threads: weights, moments, data position and
-// every line of its metrics.
+// every line of its metrics. The same where each process says that it is on a machine of its own (GPUs: NCCL joins them).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,11 @@ struct Case {
   ReplayMode replay = ReplayMode::inline_;
 };
 
-class RunsOfProcesses : public testing::TestWithParam<Case> {};
+class RunsOfProcesses : public testing::TestWithParam<Case> {
+ protected:
+  /// Trains as threads and as processes with these variables.
+  static void compare(const Case& c, const ProcessRanks::Variables& variables);
+};
 
 std::vector<nlohmann::json> metrics_of(const TrainRun& run, const std::string& name) {
   std::vector<nlohmann::json> lines;
@@ -37,8 +41,7 @@ std::vector<nlohmann::json> metrics_of(const TrainRun& run, const std::string& n
   return lines;
 }
 
-TEST_P(RunsOfProcesses, EqualRunsOfThreads) {
-  const Case& c = GetParam();
+void RunsOfProcesses::compare(const Case& c, const ProcessRanks::Variables& variables) {
   const TrainRun run;
   Config threads = run.config("threads");
   threads.layout.dp = c.dp, threads.layout.n = c.n, threads.layout.e = c.e;
@@ -54,7 +57,7 @@ TEST_P(RunsOfProcesses, EqualRunsOfThreads) {
   const TempFolder folder;
   spit(folder / "config.toml", print_config(processes));
   const int64_t size = Mesh(processes.layout).world_size();
-  ProcessRanks ranks(size, "ChildOfRuns.DISABLED_Train", folder / "config.toml");
+  ProcessRanks ranks(size, "ChildOfRuns.DISABLED_Train", folder / "config.toml", variables);
   ASSERT_TRUE(ranks.wait(120));
   for (int64_t r = 0; r < size; ++r) ASSERT_EQ(ranks.code(r), kDone) << ranks.output(r);
 
@@ -67,6 +70,27 @@ TEST_P(RunsOfProcesses, EqualRunsOfThreads) {
   EXPECT_EQ(lines.size(), 6u);
   EXPECT_EQ(lines, metrics_of(run, "processes"));
 }
+
+TEST_P(RunsOfProcesses, EqualRunsOfThreads) {
+  compare(GetParam(), {});
+}
+
+using RunsOfMachines = RunsOfProcesses;
+
+TEST_P(RunsOfMachines, EqualRunsOfThreads) {
+  if (test_device() != DeviceKind::cuda) GTEST_SKIP() << "CPU ranks do not ask for each other's machine";
+  if (num_cuda_devices() < 2) GTEST_SKIP() << "needs two GPUs";
+  compare(GetParam(), {{"MOESAIC_MACHINE", "RANK"}});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, RunsOfMachines,
+    testing::Values(Case{"replicas", 2, 1, 1, Dispatch::a2a}, Case{"experts", 2, 1, 2, Dispatch::a2a},
+                    Case{"gathered", 2, 1, 2, Dispatch::ag_rs, AttentionStrategy::batch, ComputeType::bf16},
+                    Case{"heads", 1, 2, 2, Dispatch::a2a},
+                    Case{"chaos", 2, 1, 1, Dispatch::a2a, AttentionStrategy::batch, ComputeType::bf16,
+                         ReplayMode::chaos}),
+    [](const testing::TestParamInfo<Case>& tested) { return tested.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, RunsOfProcesses,

@@ -1,6 +1,8 @@
 // Collectives between ranks on GPUs (threads of this process; several share a GPU when there are fewer) against the same on
 // the CPU: sums are taken in the same order, so everything is bit-equal.
 
+#include <gmock/gmock.h>
+
 #include "comm/collectives.h"
 #include "launch/launch.h"
 #include "ops/elementwise/elementwise.h"
@@ -157,14 +159,34 @@ TEST(ChildOfCollectivesParity, DISABLED_Work) {
   });
 }
 
+/// Ranks that are processes with these variables.
+void run_processes(int64_t n, ProcessRanks::Variables variables = {}) {
+  variables["MOESAIC_TEST_SEED"] = std::to_string(test_seed());
+  ProcessRanks ranks(n, "ChildOfCollectivesParity.DISABLED_Work", std::to_string(n), variables);
+  EXPECT_TRUE(ranks.wait(120));
+  for (int64_t r = 0; r < n; ++r) EXPECT_EQ(ranks.code(r), kDone) << ranks.output(r);
+}
+
 TEST(CollectivesParity, BetweenProcessesAreBitEqualToTheCpu) {
   if (num_cuda_devices() == 0) GTEST_SKIP() << "no GPU";
-  for (const int64_t n : {2, 4}) {
-    ProcessRanks ranks(n, "ChildOfCollectivesParity.DISABLED_Work", std::to_string(n),
-                       {{"MOESAIC_TEST_SEED", std::to_string(test_seed())}});
-    EXPECT_TRUE(ranks.wait(120));
-    for (int64_t r = 0; r < n; ++r) EXPECT_EQ(ranks.code(r), kDone) << ranks.output(r);
-  }
+  for (const int64_t n : {2, 4}) run_processes(n);
+}
+
+// Each process says that it is on a machine of its own: NCCL joins them.
+TEST(CollectivesParity, BetweenMachinesAreBitEqualToTheCpu) {
+  const int gpus = num_cuda_devices();
+  if (gpus < 2) GTEST_SKIP() << "needs two GPUs";
+  run_processes(gpus, {{"MOESAIC_MACHINE", "RANK"}});
+}
+
+TEST(CollectivesParity, MachinesThatShareAGpuAreRefused) {
+  const int gpus = num_cuda_devices();
+  if (gpus == 0) GTEST_SKIP() << "no GPU";
+  ProcessRanks ranks(gpus + 1, "ChildOfCollectivesParity.DISABLED_Work", std::to_string(gpus + 1),
+                     {{"MOESAIC_MACHINE", "RANK"}});
+  EXPECT_TRUE(ranks.wait(120));
+  EXPECT_THAT(ranks.output(0) + ranks.output(1),
+              testing::HasSubstr("share a GPU, in a group that spans machines"));
 }
 
 }  // namespace

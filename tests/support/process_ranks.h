@@ -56,7 +56,7 @@ class ProcessRanks {
  public:
   using Variables = std::map<std::string, std::string>;
 
-  /// `variables`: over those of torchrun.
+  /// `variables`: over those of torchrun; a value "RANK" stands for the rank.
   ProcessRanks(int64_t count, const std::string& test, const std::string& what,
                const Variables& variables = {}) {
     const int port = tcp::port_of(tcp::listen_at("127.0.0.1", 0));  // free a moment ago
@@ -125,7 +125,7 @@ class ProcessRanks {
                   {"MASTER_ADDR", "127.0.0.1"},
                   {"MASTER_PORT", std::to_string(port - 1)},
                   {"MOESAIC_TEST_CHILD", what}};
-    for (const auto& [name, value] : variables) all[name] = value;
+    for (const auto& [name, value] : variables) all[name] = value == "RANK" ? std::to_string(rank) : value;
     std::vector<std::string> words{"child"}, environment;
     for (const std::string& word : child_arguments(test)) words.push_back(word);
     for (char** variable = environ; *variable != nullptr; ++variable)

@@ -18,14 +18,18 @@ constexpr size_t kMaxEarlyBytes = 64 << 20;  // ... and what they bring
 Messenger::Messenger(Control& control) : control_(control), early_(static_cast<size_t>(control.size())) {}
 
 std::unique_ptr<Communicator> Messenger::communicator(const std::vector<int64_t>& ranks) {
+  const uint64_t group = open_group(ranks);
   const auto me = std::find(ranks.begin(), ranks.end(), rank());
-  MOESAIC_CHECK(me != ranks.end(), "rank {} is not in the group", rank());
+  return make_communicator(shared_from_this(), group, ranks, static_cast<size_t>(me - ranks.begin()));
+}
+
+uint64_t Messenger::open_group(const std::vector<int64_t>& ranks) {
+  MOESAIC_CHECK(std::count(ranks.begin(), ranks.end(), rank()) == 1, "rank {} is not in the group", rank());
   std::string name = std::to_string(num_groups_[ranks]++);
   for (int64_t r : ranks) name += fmt::format(",{}", r);
   for (int64_t r : ranks)
     if (r != rank()) connect(r);
-  return make_communicator(shared_from_this(), fingerprint(name), ranks,
-                           static_cast<size_t>(me - ranks.begin()));
+  return fingerprint(name);
 }
 
 void Messenger::post(Operation& operation, const std::vector<int64_t>& ranks, const Offer& offer,

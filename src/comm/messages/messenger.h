@@ -26,6 +26,9 @@ class Messenger : public std::enable_shared_from_this<Messenger> {
   /// same order; a second call with the same ranks gives a second, independent communicator.
   std::unique_ptr<Communicator> communicator(const std::vector<int64_t>& ranks);
 
+  /// Connects this rank to the others of such a group, and numbers it: what communicator() does first.
+  uint64_t open_group(const std::vector<int64_t>& ranks);
+
   // For operations.
   int64_t rank() const { return control_.rank(); }
   Control& control() const { return control_; }

@@ -98,11 +98,15 @@ void CudaMover::copy_rows(void* stream, std::byte* to, const int32_t* recv_offse
 
 void CudaMover::sum(void* stream, void* out, const std::vector<const std::byte*>& parts, int64_t first,
                     int64_t count, DType type) {
-  PullSum pull{.out = out, .num_sources = static_cast<int>(parts.size()), .count = count};
-  MOESAIC_CHECK(parts.size() <= kMaxSources, "{} ranks in one process, at most {}", parts.size(),
-                kMaxSources);
-  for (size_t p = 0; p < parts.size(); ++p) pull.parts[p] = parts[p] + first * size_of(type);
-  pull_sum(native(stream), pull, type);
+  MOESAIC_CHECK(parts.size() <= kMaxSources || type != DType::bf16, "{} parts in BF16, at most {}",
+                parts.size(), kMaxSources);
+  for (size_t p = 0; p < parts.size();) {
+    PullSum pull{.out = out, .num_sources = 0, .count = count};
+    if (p > 0) pull.parts[pull.num_sources++] = static_cast<const std::byte*>(out);  // the sum so far
+    while (pull.num_sources < kMaxSources && p < parts.size())
+      pull.parts[pull.num_sources++] = parts[p++] + first * size_of(type);
+    pull_sum(native(stream), pull, type);
+  }
   cuda_check(cudaPeekAtLastError(), "summing parts");
 }
 

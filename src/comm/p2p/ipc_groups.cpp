@@ -93,7 +93,9 @@ void try_memory(Control& control, const SharedBoards& boards, IpcMemory& memory)
     require<ConfigError>(
         found.empty(),
         "ranks of one machine cannot reach each other's GPU memory ({}); let every process see all "
-        "GPUs of the machine and share its namespaces, or start one process, whose ranks are threads",
+        "GPUs of the machine and share its namespaces, or start one process, whose ranks are threads, or "
+        "give "
+        "each process a MOESAIC_MACHINE of its own: NCCL then moves their data, as between machines",
         found);
   cuda_check(cudaFree(mine), "freeing GPU memory");
 }
@@ -109,10 +111,6 @@ GroupMaker make_ipc_groups(Control& control, const std::string& machine) {
     std::vector<std::unique_ptr<Mover>> movers;
   };
   const auto shared = std::make_shared<Machine>(control, machine);
-  const bool one_machine = shared->boards.neighbours().size() == static_cast<size_t>(control.size());
-  require<ConfigError>(!control.any(!one_machine),
-                       "the ranks run on several machines; GPUs of several machines are not connected yet: "
-                       "start all ranks on one");
   try_memory(control, shared->boards, *shared->memory);
   return [&control, shared](const std::vector<int64_t>& ranks) {
     const std::vector<MemberBoard> boards = shared->boards.group(ranks);

@@ -1,5 +1,5 @@
 #pragma once
-// Kernels that read the memory of the other ranks of this process through plain peer pointers.
+// Kernels that read the memory of the other ranks of this machine through plain peer pointers.
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace moesaic {
 
-inline constexpr int kMaxSources = 64;  // ranks of one process
+inline constexpr int kMaxSources = 64;  // of one launch
 
 /// to[recv_offsets[p] ..] = rows offsets[p][me] .. offsets[p][me + 1] of data[p], for each source p; rows past recv_rows are
 /// left out. Offsets lie in device memory. A row is row_bytes long, a multiple of 2.
