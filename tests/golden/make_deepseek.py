@@ -37,4 +37,5 @@ if __name__ == "__main__":
         golden.parse_output(__doc__) / "deepseek_tiny.safetensors",
         moe="mlp",
         names=("gate_proj", "up_proj", "down_proj"),
+        clear=0.05,  # on a GPU in BF16 a choice 0.02 apart was another one: three layers add more noise than two
     )
