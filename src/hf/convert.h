@@ -1,5 +1,5 @@
 #pragma once
-// Hugging Face's folders to Moesaic's checkpoints and back. Both stream: one shard is mapped and one tensor held at a time.
+// Hugging Face's folders to Moesaic's checkpoints and back. Both stream: one tensor is held at a time.
 // Both check everything that can be known before they write, write beside the target and give it its name at the end, so
 // that the target is whole or not there. All throw ConfigError for a model that cannot be said, IoError for files.
 #include <cstdint>

@@ -2,8 +2,11 @@
 #include "hf/convert.h"
 
 #include <gmock/gmock.h>
+#include <malloc.h>
 
 #include <bit>
+#include <fstream>
+#include <functional>
 
 #include "checkpoint/weights.h"
 #include "checkpoint/writer.h"
@@ -187,6 +190,43 @@ TEST_F(ConvertTest, WritesTheMastersOfABf16Run) {
   EXPECT_EQ(export_huggingface(reader, model, back_, {.dtype = DType::f32}).dtype, DType::f32);
   for (const auto& [name, weight] : read_hf_folder(back_))
     EXPECT_TRUE(std::memcmp(weight.bytes.data(), masters.at(name).data(), weight.bytes.size()) == 0) << name;
+}
+
+/// The most memory that this process held since reset_peak(), in bytes; 0 when the system does not say.
+int64_t peak_bytes() {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("VmHWM:")) return 1024 * std::stoll(line.substr(6));
+  return 0;
+}
+bool reset_peak() {
+  ::malloc_trim(0);  // what is free already would hide what is taken
+  std::ofstream file("/proc/self/clear_refs");
+  file << "5" << std::flush;
+  return file.good();
+}
+
+// 8 shards of 10 MB, whose largest tensors are 4 MB (a vocabulary; the experts of a layer, together on our side). Next to a tensor
+// each way there are buffers of files and what the C library keeps (found: 6 MB).
+TEST_F(ConvertTest, HoldsATensorAtATimeHoweverLargeTheModel) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer keeps freed memory for a while";
+#endif
+  static constexpr int64_t kModel = 80'000'000, kMost = 12'000'000;
+  json config = mixtral_json();
+  config["hidden_size"] = 256, config["intermediate_size"] = 512, config["num_local_experts"] = 8;
+  config["num_hidden_layers"] = 6, config["vocab_size"] = 4096;
+  write_hf_folder(hf_, config, make_weights(config, DType::f32), 8);
+  const auto peak_of = [](const std::function<Converted()>& work) {
+    const int64_t before = reset_peak() ? peak_bytes() : 0;
+    const Converted done = work();
+    EXPECT_GT(done.bytes, kModel);
+    return before == 0 ? 0 : peak_bytes() - before;
+  };
+  const int64_t in = peak_of([&] { return import_huggingface(hf_, run_, {}); });
+  if (in == 0) GTEST_SKIP() << "this system does not tell a process's peak";
+  EXPECT_LT(in, kMost) << "import";
+  EXPECT_LT(peak_of([&] { return export_again({.shard_bytes = 10'000'000}); }), kMost) << "export";
 }
 
 TEST_F(ConvertTest, RefusesToExportInTheLikenessOfAnotherModel) {
