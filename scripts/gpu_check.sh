@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tests and benches on this machine's GPUs, and one table last. Usage: scripts/gpu_check.sh [--part NAME]...
 #   Parts: parity (every op and collective against the CPU), suites (layouts, golden tensors and regressions on the GPU),
+#   comm (two GPUs: collectives between threads, processes, and processes told to be on two machines, which NCCL joins),
 #   bench (W1, W2 and W3: a step's time, floor and breakdown, attention summing in any order as the peers' does), peers (the same in plain PyTorch), sanitize (compute-sanitizer).
 #   Each takes under 8 minutes. Builds with the preset cuda; MOESAIC_BUILD names a folder that is built already.
 #   JSON and logs go to $OUT, by default build/gpu_check.
@@ -11,12 +12,12 @@ parts=()
 while [[ $# -gt 0 ]]; do
   case $1 in
     --part) parts+=("${2:?--part needs a name}"); shift ;;
-    -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "gpu_check: unknown option $1; see scripts/gpu_check.sh --help" >&2; exit 2 ;;
   esac
   shift
 done
-[[ ${#parts[@]} -gt 0 ]] || parts=(parity suites bench peers sanitize)
+[[ ${#parts[@]} -gt 0 ]] || parts=(parity suites comm bench peers sanitize)
 
 nvidia-smi --query-gpu=name,driver_version,memory.total,power.limit,clocks.sm --format=csv,noheader || { echo "gpu_check: no GPU here" >&2; exit 1; }
 build=${MOESAIC_BUILD:-build/cuda}
@@ -64,6 +65,30 @@ for part in "${parts[@]}"; do
       else
         note processes "FAILED: $(grep -m 1 FAILED "$out/processes.log")"; failed=1
       fi ;;
+    comm)
+      if [[ $(nvidia-smi -L | wc -l) -lt 2 ]]; then
+        note comm "skipped: one GPU"
+        continue
+      fi
+      bench_comm=("$build/moesaic" bench comm configs/runs/w1.toml --set layout.n=2 --json)
+      "${bench_comm[@]}" >"$out/comm_threads.json" 2>"$out/comm.log"
+      for between in processes machines; do
+        for rank in 0 1; do
+          # Rank 1 says nothing.
+          MASTER_ADDR=127.0.0.1 MASTER_PORT=29650 RANK=$rank WORLD_SIZE=2 \
+            env $([[ $between == machines ]] && echo "MOESAIC_MACHINE=$rank") \
+            timeout 120 "${bench_comm[@]}" >"$out/comm_$between.$rank" 2>>"$out/comm.log" &
+        done
+        wait
+        mv "$out/comm_$between.0" "$out/comm_$between.json"; rm -f "$out/comm_$between.1"
+      done
+      for between in threads processes machines; do
+        if line=$(python3 scripts/comm_line.py "$out/comm_$between.json" 2>>"$out/comm.log"); then
+          note "collectives, $between" "$line"
+        else
+          note "collectives, $between" "FAILED: $(tail -n 1 "$out/comm.log")"; failed=1
+        fi
+      done ;;
     bench)
       for w in w1 w2 w3; do
         if "$build/moesaic" bench step "configs/runs/$w.toml" --set train.deterministic=false --steps 10 --json >"$out/bench_$w.json" 2>"$out/bench_$w.log"; then
