@@ -58,7 +58,7 @@ Share find_share(Control& control, DeviceKind kind) {
 GroupMaker make_gpu_groups(const RunConfig& run, TcpControl& control) {
   const std::string mine = process_environment("MOESAIC_MACHINE").value_or(machine_name());
   const std::vector<std::string> machines = control.all_gather(mine);
-  const GroupMaker inside = make_ipc_groups(control, mine);
+  GroupMaker inside = make_ipc_groups(control, mine);
   if (std::all_of(machines.begin(), machines.end(), [&](const std::string& m) { return m == mine; }))
     return inside;
   const GroupMaker between = make_nccl_groups(connect_ranks(run, control));
