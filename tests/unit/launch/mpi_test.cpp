@@ -169,6 +169,7 @@ TEST_F(Mpi, ARankThatThrowsEndsTheOthersWhichDoNotWaitForItInMpi) {
 TEST_F(Mpi, AKilledRankEndsTheOthers) {
   const MpiRun run(3, "die");
   EXPECT_NE(run.code, 0);
+  EXPECT_THAT(run.output, HasSubstr("ranks talk through MPI"));  // it did begin
   EXPECT_LT(run.seconds, kSoon);
   if (mpi::library().starts_with("Open MPI")) {  // MPICH's mpirun kills them at once
     EXPECT_THAT(run.output, HasSubstr("rank 1 (step 20, last operation: barrier) is gone"));
