@@ -15,7 +15,7 @@ Alone::Alone(Rank& rank, std::string name)
     : rank_(rank), program_(std::move(name), rank.device->kind()), slot_(program_.slot("tensors")) {}
 
 Handle Alone::tensor(DType type, Shape shape) {
-  const Handle h = program_.external(slot_, bytes_, "tensor", type, std::move(shape));
+  const Handle h = program_.external(slot_, bytes_, "tensor", type, shape);
   bytes_ = round_up(bytes_ + program_.info(h).bytes(), 256);
   return h;
 }

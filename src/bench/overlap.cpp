@@ -4,7 +4,7 @@
 
 namespace moesaic {
 
-Overlap overlap_of(std::vector<Interval> intervals) {
+Overlap overlap_of(const std::vector<Interval>& intervals) {
   struct Edge {
     double at;
     bool comm;

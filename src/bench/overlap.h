@@ -19,6 +19,6 @@ struct Overlap {
 };
 
 /// Of one device; intervals may overlap and come in any order.
-Overlap overlap_of(std::vector<Interval> intervals);
+Overlap overlap_of(const std::vector<Interval>& intervals);
 
 }  // namespace moesaic

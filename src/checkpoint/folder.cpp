@@ -38,7 +38,7 @@ std::vector<Candidate> candidates_in(const std::string& folder) {
     const bool replaced = name.ends_with(kReplaced);
     const auto step =
         step_of(std::string_view(name).substr(0, name.size() - (replaced ? kReplaced.size() : 0)));
-    if (step) all.push_back({*step, replaced, folder + "/" + name});
+    if (step) all.push_back({*step, replaced, fmt::format("{}/{}", folder, name)});
   }
   std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
     return a.step != b.step ? a.step > b.step : a.replaced < b.replaced;

@@ -121,8 +121,8 @@ std::vector<std::string> copy_companions(const std::string& from, const std::str
   make_folders(to);
   for (const std::string& name : names) {
     if (!has_file(from, name)) continue;
-    AtomicFile file(to + "/" + name);
-    file.write(read_file(from + "/" + name, kMaxCompanionBytes));
+    AtomicFile file(fmt::format("{}/{}", to, name));
+    file.write(read_file(fmt::format("{}/{}", from, name), kMaxCompanionBytes));
     file.commit();
     copied.push_back(name);
   }

@@ -76,6 +76,7 @@ void load_weights(Session& session, const CheckpointReader& reader) {
     require<IoError>(found != stored.end(), "{} has no tensor weight/{}: the model is another one",
                      reader.path(), row.name);
     std::vector<int64_t> shape;
+    shape.reserve(static_cast<size_t>(row.shape.num_dims()));
     for (int i = 0; i < row.shape.num_dims(); ++i) shape.push_back(row.shape[i]);
     require<IoError>(found->second.shape == shape,
                      "{}: weight/{} has shape [{}], but this run's model makes it {}", reader.path(),

@@ -73,8 +73,8 @@ TEST(Case29, ARunThatResumesAroundTheEndOfAnEpochIsTheSameRun) {
   const TrainRun run;
   Config c = run.config("whole");
   write_documents(run.folder() / "ten", {[] {
-                    std::vector<int32_t> ids;
-                    for (int i = 0; i < 161; ++i) ids.push_back(i * i % 67);
+                    std::vector<int32_t> ids(161);
+                    for (int i = 0; i < 161; ++i) ids[static_cast<size_t>(i)] = i * i % 67;
                     return ids;
                   }()});
   c.data = all_of(run.folder() / "ten");

@@ -35,7 +35,7 @@ inline uint32_t mix(uint32_t state, uint32_t value) {
 
 /// Appends a node that writes a hash of `name`, of everything it reads and of its own old values to everything it writes.
 inline void add_mixer(Program& g, const std::string& name, std::vector<Stream> streams,
-                      std::vector<Access> accesses) {
+                      const std::vector<Access>& accesses) {
   Node node{.name = name, .streams = std::move(streams), .accesses = accesses};
   node.run = [name, accesses](const OpContext& c) {
     const auto words = [&](Handle h) { return c.shape(h).numel(); };
@@ -98,7 +98,7 @@ inline Program random_program(uint64_t seed, const RandomProgramOptions& options
     const std::vector<Stream> on = streams();
     accesses.push_back(
         inout(g.external(record, 4 * static_cast<int64_t>(index_of(on.front())), "record", DType::f32, {1})));
-    add_mixer(g, name, on, std::move(accesses));
+    add_mixer(g, name, on, accesses);
   };
   // A few temps only, the newest, so that older ones end and their memory is used again.
   const auto old_temp = [&] {

@@ -22,12 +22,16 @@ struct ForwardTensors {
   float* lse;
 };
 template <class T>
+ForwardTensors(const T*, T*, float*) -> ForwardTensors<T>;
+template <class T>
 struct BackwardTensors {
   const T *d_o, *qkv, *o;
   const float* lse;
   T* d_qkv;
   float* delta;  // [B, H, S], working memory
 };
+template <class T>
+BackwardTensors(const T*, const T*, const T*, const float*, T*, float*) -> BackwardTensors<T>;
 
 /// On tensor cores. Weights and their gradients are rounded to BF16 before they are multiplied; everything else is FP32.
 inline constexpr int kWidestTile = 256;  // the widest head

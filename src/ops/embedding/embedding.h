@@ -17,6 +17,6 @@ struct EmbeddingBackward {
   Handle tokens, dx, dtable;
   Handle scratch;  // CUDA's working memory; filled in by the op
 };
-void embedding_backward(Program& g, Stream stream, const EmbeddingBackward& args);
+void embedding_backward(Program& g, Stream stream, const EmbeddingBackward& given);
 
 }  // namespace moesaic::ops

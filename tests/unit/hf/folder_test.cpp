@@ -23,7 +23,7 @@ class FolderTest : public testing::Test {
   /// The message of an import, which must leave nothing behind.
   template <class E = IoError>
   std::string refusal() {
-    const std::string message = message_of<E>([&] { import_huggingface(temp_ / "hf", temp_ / "out", {}); });
+    std::string message = message_of<E>([&] { import_huggingface(temp_ / "hf", temp_ / "out", {}); });
     EXPECT_FALSE(path_exists(temp_ / "out") || path_exists(temp_ / "out.tmp"));
     return message;
   }

@@ -89,8 +89,8 @@ TEST(BalanceLoss, GradientThroughTheRouterMatchesFiniteDifferences) {
       for (int64_t groups : {0, 8, 4, 2}) {
         SCOPED_TRACE(
             fmt::format("sigmoid {} scopes {} groups {}", score == ScoreFunction::sigmoid, scopes, groups));
-        std::vector<int32_t> scope;
-        for (int32_t t = 0; t < T; ++t) scope.push_back(t % static_cast<int32_t>(scopes));
+        std::vector<int32_t> scope(T);
+        for (int32_t t = 0; t < T; ++t) scope[static_cast<size_t>(t)] = t % static_cast<int32_t>(scopes);
         OpRunner r;
         RouterConfig config;
         config.score = score;
@@ -130,8 +130,9 @@ TEST(BalanceLoss, GradientThroughTheRouterMatchesFiniteDifferences) {
             for (size_t i = 0; i < E; ++i) total += s(i);
             for (size_t i = 0; i < E; ++i) sums[static_cast<size_t>(scope[t]) * E + i] += s(i) / total;
           }
+          const int64_t tokens = T / scopes;
           return coef * balance_reference(r.get_ints(counts), sums, E, groups == 0 ? E : groups, K,
-                                          static_cast<double>(T / scopes));
+                                          static_cast<double>(tokens));
         };
         std::vector<double> x(logits.begin(), logits.end());
         EXPECT_NEAR(r.get(loss)[0], loss_at(x), 1e-6 * loss_at(x));
