@@ -61,7 +61,7 @@ ShardInfo CheckpointWriter::write_shard(
       piece.update(block);
       whole_file.update(block);
       writer.append(block);
-      std::this_thread::yield();  // where training keeps all cores busy, it stands still for a block at most
+      std::this_thread::yield();  // training on all cores waits for a block, not for a time slice
       bytes = bytes.subspan(block.size());
     }
     StoredPiece stored;

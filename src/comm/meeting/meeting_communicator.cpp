@@ -1,5 +1,6 @@
 #include "base/check.h"
 #include "comm/meeting/meeting_place.h"
+#include "comm/numbered_communicator.h"
 
 namespace moesaic {
 namespace {
@@ -12,20 +13,10 @@ std::vector<const std::byte*> data_of(const std::vector<Offer>& offers) {
 }
 
 /// Every collective is a meeting (meeting_place.h) at which each rank pulls its part from the others by its Mover.
-class MeetingCommunicator : public Communicator {
+class MeetingCommunicator : public NumberedCommunicator {
  public:
   explicit MeetingCommunicator(MeetingPlace place)
-      : place_(std::move(place)),
-        rank_(place_.rank()),
-        mover_(place_.mover()),
-        pairs_(static_cast<size_t>(place_.size() * place_.size()), 0) {}
-
-  int64_t rank() const override { return rank_; }
-  int64_t size() const override { return place_.size(); }
-  uint64_t take_sequence() override { return ++sequence_; }
-  uint64_t take_pair_sequence(int64_t source, int64_t destination) override {
-    return ++pairs_[static_cast<size_t>(source * size() + destination)];
-  }
+      : NumberedCommunicator(place.rank(), place.size()), place_(std::move(place)), mover_(place_.mover()) {}
 
   void forget_memory() override { mover_.forget_memory(); }
 
@@ -39,7 +30,7 @@ class MeetingCommunicator : public Communicator {
   Pending reduce_scatter(const Call& call, const void* send, void* recv, int64_t count, DType type) override {
     return meet(call, {"reduce_scatter", count * size_of(type), to_bytes(send)},
                 [=, this](const std::vector<Offer>& offers) {
-                  mover_.sum(call.stream, recv, data_of(offers), rank_ * count, count, type);
+                  mover_.sum(call.stream, recv, data_of(offers), rank() * count, count, type);
                 });
   }
   Pending all_reduce(const Call& call, const void* send, void* recv, int64_t count, DType type) override {
@@ -52,7 +43,7 @@ class MeetingCommunicator : public Communicator {
   Pending all_to_all(const Call& call, const void* send, void* recv, int64_t bytes) override {
     return meet(call, {"all_to_all", bytes, to_bytes(send)}, [=, this](const std::vector<Offer>& offers) {
       for_each_part(call, offers, [&](size_t p, void* stream) {
-        mover_.copy(stream, part_of(recv, p, bytes), offers[p].data + rank_ * bytes, bytes);
+        mover_.copy(stream, part_of(recv, p, bytes), offers[p].data + rank() * bytes, bytes);
       });
     });
   }
@@ -60,8 +51,8 @@ class MeetingCommunicator : public Communicator {
     return meet(call, {"exchange_parts", bytes, to_bytes(send)}, [=, this](const std::vector<Offer>& offers) {
       int64_t at = 0;
       for (size_t p = 0; p < offers.size(); ++p) {
-        if (static_cast<int64_t>(p) == rank_) continue;
-        copy(call, recv, at, offers[p].data + rank_ * bytes, bytes);
+        if (static_cast<int64_t>(p) == rank()) continue;
+        copy(call, recv, at, offers[p].data + rank() * bytes, bytes);
         at += bytes;
       }
     });
@@ -75,7 +66,7 @@ class MeetingCommunicator : public Communicator {
                   for_each_part(call, offers, [&](size_t p, void* stream) {
                     for (const BlockCopy& c : copies)
                       mover_.copy_blocks(stream, static_cast<std::byte*>(recv), offers[p].data, c,
-                                         static_cast<size_t>(rank_), p);
+                                         static_cast<size_t>(rank()), p);
                   });
                 });
   }
@@ -87,7 +78,7 @@ class MeetingCommunicator : public Communicator {
                   sources.reserve(offers.size());
                   for (const Offer& offer : offers) sources.push_back({offer.data, offer.offsets});
                   mover_.copy_rows(call.stream, static_cast<std::byte*>(recv), recv_offsets, sources,
-                                   static_cast<size_t>(rank_), recv_rows, row_bytes);
+                                   static_cast<size_t>(rank()), recv_rows, row_bytes);
                 });
   }
   Pending broadcast(const Call& call, const void* send, void* recv, int64_t bytes, int64_t root) override {
@@ -116,7 +107,7 @@ class MeetingCommunicator : public Communicator {
   /// pull(p, stream) for each rank, this one's own part beside the others': it crosses no link.
   template <class F>
   void for_each_part(const Call& call, const std::vector<Offer>& offers, const F& pull) {
-    const auto me = static_cast<size_t>(rank_);
+    const auto me = static_cast<size_t>(rank());
     pull(me, mover_.fork(call.stream));
     for (size_t p = 0; p < offers.size(); ++p)
       if (p != me) pull(p, call.stream);
@@ -130,10 +121,7 @@ class MeetingCommunicator : public Communicator {
   }
 
   MeetingPlace place_;
-  int64_t rank_;
   Mover& mover_;
-  uint64_t sequence_ = 0;
-  std::vector<uint64_t> pairs_;
 };
 
 }  // namespace

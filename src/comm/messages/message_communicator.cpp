@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "comm/meeting/mover.h"
 #include "comm/messages/messenger.h"
+#include "comm/numbered_communicator.h"
 
 namespace moesaic::messages {
 namespace {
@@ -40,23 +41,16 @@ void unpack(const std::byte* packed, std::byte* receive, const std::vector<Block
 }
 
 /// Sums are those of thread ranks (Mover::sum), over parts that were gathered in rank order: equal to the last bit.
-class MessageCommunicator : public Communicator {
+class MessageCommunicator : public NumberedCommunicator {
  public:
   MessageCommunicator(std::shared_ptr<Messenger> messenger, uint64_t group, std::vector<int64_t> ranks,
                       size_t me)
-      : messenger_(std::move(messenger)),
+      : NumberedCommunicator(static_cast<int64_t>(me), static_cast<int64_t>(ranks.size())),
+        messenger_(std::move(messenger)),
         group_(group),
         ranks_(std::move(ranks)),
         me_(me),
-        mover_(make_cpu_mover()),
-        pairs_(ranks_.size() * ranks_.size(), 0) {}
-
-  int64_t rank() const override { return static_cast<int64_t>(me_); }
-  int64_t size() const override { return static_cast<int64_t>(ranks_.size()); }
-  uint64_t take_sequence() override { return ++sequence_; }
-  uint64_t take_pair_sequence(int64_t source, int64_t destination) override {
-    return ++pairs_[static_cast<size_t>(source * size() + destination)];
-  }
+        mover_(make_cpu_mover()) {}
 
   Pending all_gather(const Call& call, const void* send, void* recv, int64_t bytes) override {
     auto request = collective(call, {Kind::all_gather, bytes});
@@ -187,8 +181,6 @@ class MessageCommunicator : public Communicator {
   std::vector<int64_t> ranks_;
   size_t me_;
   std::unique_ptr<Mover> mover_;
-  uint64_t sequence_ = 0;
-  std::vector<uint64_t> pairs_;
 };
 
 }  // namespace

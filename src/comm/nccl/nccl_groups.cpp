@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "comm/numbered_communicator.h"
 #include "comm/p2p/cuda_mover.h"
 #include "device/cuda/cuda_check.h"
 
@@ -79,16 +80,20 @@ class Scratch {
   cudaEvent_t free_ = nullptr;  // behind the last use
 };
 
-class NcclCommunicator : public Communicator {
+size_t member_of(const std::vector<int64_t>& ranks, int64_t rank) {
+  return static_cast<size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
+
+class NcclCommunicator : public NumberedCommunicator {
  public:
   NcclCommunicator(std::shared_ptr<messages::Messenger> messenger, std::vector<int64_t> ranks)
-      : messenger_(std::move(messenger)),
+      : NumberedCommunicator(static_cast<int64_t>(member_of(ranks, messenger->rank())),
+                             static_cast<int64_t>(ranks.size())),
+        messenger_(std::move(messenger)),
         ranks_(std::move(ranks)),
-        me_(static_cast<size_t>(std::find(ranks_.begin(), ranks_.end(), messenger_->rank()) -
-                                ranks_.begin())),
+        me_(static_cast<size_t>(rank())),
         host_(messenger_->communicator(ranks_)),
-        group_(messenger_->open_group(ranks_)),
-        pairs_(ranks_.size() * ranks_.size(), 0) {
+        group_(messenger_->open_group(ranks_)) {
     check_gpus();
     ncclUniqueId id{};
     if (me_ == 0) nccl_check(ncclGetUniqueId(&id), "NCCL: making a group's id");
@@ -105,13 +110,6 @@ class NcclCommunicator : public Communicator {
   }
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
-
-  int64_t rank() const override { return static_cast<int64_t>(me_); }
-  int64_t size() const override { return static_cast<int64_t>(ranks_.size()); }
-  uint64_t take_sequence() override { return ++sequence_; }
-  uint64_t take_pair_sequence(int64_t source, int64_t destination) override {
-    return ++pairs_[static_cast<size_t>(source * size() + destination)];
-  }
 
   Pending all_gather(const Call& call, const void* send, void* recv, int64_t bytes) override {
     return agree(call, {Kind::all_gather, bytes}, [=, this] {
@@ -355,8 +353,6 @@ class NcclCommunicator : public Communicator {
   CudaMover mover_;
   Scratch scratch_;
   ncclComm_t comm_ = nullptr;
-  uint64_t sequence_ = 0;
-  std::vector<uint64_t> pairs_;
 };
 
 }  // namespace

@@ -21,8 +21,8 @@ struct ForwardTensors {
   T* o;
   float* lse;
 };
-template <class T>
-ForwardTensors(const T*, T*, float*) -> ForwardTensors<T>;
+template <class T>  // older compilers do not deduce an aggregate's T
+ForwardTensors(const T*, T*, float*)->ForwardTensors<T>;
 template <class T>
 struct BackwardTensors {
   const T *d_o, *qkv, *o;
