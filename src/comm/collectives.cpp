@@ -82,10 +82,20 @@ void exchange_parts(Program& g, Stream stream, Communicator& group, Handle send,
   const int64_t bytes = div_exact(bytes_of(g, send), group.size());
   MOESAIC_CHECK(bytes_of(g, recv) == (group.size() - 1) * bytes, "exchange_parts {}", what);
   const auto moved = static_cast<double>(bytes_of(g, recv));
-  add(g, stream, group, "exchange_parts " + what, {in(send), out(recv)},
+  // This rank's own part stays, and may be written meanwhile.
+  const int64_t count = g.shape(send).numel() / group.size(), before = group.rank() * count,
+                after = g.shape(send).numel() - before - count;
+  std::vector<Access> accesses{out(recv)};
+  if (before > 0) accesses.push_back(in(g.view(send, 0, {before})));
+  if (after > 0) accesses.push_back(in(g.view(send, before + count, {after})));
+  MOESAIC_CHECK(accesses.size() > 1, "exchange_parts {} of one rank", what);
+  const Handle sent = accesses[1].handle;
+  const int64_t sent_at = before > 0 ? 0 : bytes;
+  add(g, stream, group, "exchange_parts " + what, std::move(accesses),
       {.work = Work::comm, .bytes = 2 * moved, .sent = moved},
       [=, &group](const OpContext& c, uint64_t sequence) {
-        return group.exchange_parts({sequence, c.stream()}, c.in_bytes(send), c.out_bytes(recv), bytes);
+        return group.exchange_parts({sequence, c.stream()}, c.in_bytes(sent) - sent_at, c.out_bytes(recv),
+                                    bytes);
       });
 }
 

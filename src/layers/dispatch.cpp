@@ -22,6 +22,10 @@ void for_each_table(const LayerSpec& spec, Dispatched& d, const F& f) {
   f(d.row_recv, "row_recv");
   f(d.row_slot, "row_slot");
   f(d.slot_row, "slot_row");
+  if (spec.e > 1) {
+    f(d.own_ends, "own_ends");
+    f(d.own_token, "own_token");
+  }
   if (!spec.a2a()) return;
   f(d.send_token, "send_token");
   f(d.send_offsets, "send_offsets");
@@ -54,6 +58,10 @@ void add_dispatch_activations(ActivationTable& table, const LayerSpec& s) {
   ints("row_recv", "R", {s.max_rows});
   ints("row_slot", "R", {s.max_rows});
   ints("slot_row", "eT K", {slots / K, K});
+  if (s.e > 1) {
+    ints("own_ends", "E/e", {s.num_local_experts});
+    ints("own_token", "R", {s.max_rows});
+  }
   if (!s.a2a()) return;
   ints("send_token", "T min(K,e)", {max_send(s)});
   ints("send_offsets", "e+1", {s.e + 1});
@@ -81,6 +89,8 @@ Dispatched plan_dispatch(Pass& p, Handle indices, Handle weights) {
                          .row_slot = d.row_slot,
                          .slot_row = d.slot_row,
                          .overflow = stats.overflow,
+                         .own_ends = d.own_ends,
+                         .own_token = d.own_token,
                          .send_token = d.send_token,
                          .send_offsets = d.send_offsets,
                          .recv_offsets = d.recv_offsets,
@@ -135,6 +145,32 @@ void return_rows(Pass& p, const Dispatched& d, Handle rows, Handle add, Handle y
   }
   // A token's rows on this rank first, so that it returns once.
   const Handle sums = p.temp("sums " + what, {s.max_recv, width});
+  if (returns_in_parts(s)) {
+    const auto sum_tokens = [&](int64_t first, int64_t count) {  // of the group
+      if (count == 0) return;
+      const int64_t K = s.model.top_k;
+      ops::sum_rows(
+          p.g, kCompute,
+          {.x = rows,
+           .map = p.g.view(d.slot_row, first * K, {count, K}),
+           .y = p.g.view(sums, first * width, {count, width}),
+           .expected_rows = s.expected_rows() * static_cast<double>(count) / static_cast<double>(s.e * s.T)});
+    };
+    const int64_t own = s.e_rank * s.T, behind = own + s.T;
+    sum_tokens(0, own);
+    sum_tokens(behind, s.e * s.T - behind);
+    // Moved, then summed here: copies take no multiprocessor from what runs meanwhile.
+    const Handle others = p.temp("others " + what, {(s.e - 1) * s.T, width});
+    comm::exchange_parts(p.g, kComm, *s.groups.e, sums, others, what);
+    meanwhile();
+    sum_tokens(own, s.T);
+    return ops::sum_parts(p.g, kCompute,
+                          {.own = p.g.view(sums, own * width, {s.T, width}),
+                           .others = others,
+                           .add = add,
+                           .y = y,
+                           .rank = s.e_rank});
+  }
   ops::sum_rows(p.g, kCompute,
                 {.x = rows,
                  .map = d.slot_row,
@@ -142,18 +178,6 @@ void return_rows(Pass& p, const Dispatched& d, Handle rows, Handle add, Handle y
                  .count_of = d.recv_offsets,
                  .y = sums,
                  .expected_rows = s.expected_rows()});
-  if (s.ag_rs()) {
-    // Moved, then summed here: copies take no multiprocessor from what runs meanwhile.
-    const Handle others = p.temp("others " + what, {(s.e - 1) * s.T, width});
-    comm::exchange_parts(p.g, kComm, *s.groups.e, sums, others, what);
-    meanwhile();
-    return ops::sum_parts(p.g, kCompute,
-                          {.own = p.g.view(sums, s.e_rank * s.T * width, {s.T, width}),
-                           .others = others,
-                           .add = add,
-                           .y = y,
-                           .rank = s.e_rank});
-  }
   const Handle back = p.temp("back " + what, {max_send(s), width});
   comm::all_to_all_rows(p.g, kComm, *s.groups.e, sums, d.recv_offsets, back, d.send_offsets, expected_sent(s),
                         what);

@@ -82,10 +82,35 @@ struct Experts {
   double rows;
 };
 
-void fc1(Pass& p, const Experts& w, const Dispatched& d, Handle recv, Handle h13) {
-  ops::grouped_matmul(
-      p.g, kCompute,
-      {.x = recv, .x_rows = d.row_recv, .w = w.w13, .offsets = d.offsets, .y = h13, .expected_rows = w.rows});
+using Part = ops::GroupedMatmul::Part;
+
+/// A product of all experts, or its part for this rank's own tokens (front) or the others' (rest).
+void product(Pass& p, const Experts& w, const Dispatched& d, Part part, ops::GroupedMatmul args) {
+  const double own = 1 / static_cast<double>(p.spec.e);
+  args.offsets = d.offsets;
+  args.part = part;
+  if (part != Part::all) args.split = d.own_ends;
+  args.expected_rows = w.rows * (part == Part::all ? 1 : part == Part::front ? own : 1 - own);
+  ops::grouped_matmul(p.g, kCompute, args);
+}
+
+/// The product with the tokens that the experts received. x, this rank's own tokens, are there before the others have come
+/// (recv): their part runs meanwhile.
+void product_of_tokens(Pass& p, const Experts& w, const Dispatched& d, Handle x, Handle recv,
+                       ops::GroupedMatmul args) {
+  const bool in_parts = p.spec.e > 1;
+  if (in_parts) {
+    args.x = x;
+    args.x_rows = d.own_token;
+    product(p, w, d, Part::front, args);
+  }
+  args.x = recv;
+  args.x_rows = d.row_recv;
+  product(p, w, d, in_parts ? Part::rest : Part::all, args);
+}
+
+void fc1(Pass& p, const Experts& w, const Dispatched& d, Handle x, Handle recv, Handle h13) {
+  product_of_tokens(p, w, d, x, recv, {.w = w.w13, .y = h13});
 }
 
 void activate(Pass& p, const Experts& w, const Dispatched& d, Handle h13, Handle fc2_in) {
@@ -156,13 +181,19 @@ void moe_forward(Pass& p, Handle hidden, Handle attn_out, Handle next) {
 
   p.g.segment("experts");
   const Handle h13 = p.acts.make("h13"), fc2_in = p.acts.make("fc2_in");
-  fc1(p, w, d, recv, h13);
+  fc1(p, w, d, ln2_out, recv, h13);
   activate(p, w, d, h13, fc2_in);
   const Handle fc2_out = p.temp("fc2_out", {s.max_rows, w.D});
-  ops::grouped_matmul(p.g, kCompute,
-                      {.x = fc2_in, .w = w.w2, .offsets = d.offsets, .y = fc2_out, .expected_rows = w.rows});
+  const auto fc2 = [&](Part part) { product(p, w, d, part, {.x = fc2_in, .w = w.w2, .y = fc2_out}); };
+  const bool in_parts = returns_in_parts(s);  // the others' rows return while those of own tokens are made
+  fc2(in_parts ? Part::rest : Part::all);
   p.g.segment("combine");
-  return_rows(p, d, fc2_out, base, next, "expert output");
+  return_rows(p, d, fc2_out, base, next, "expert output", [&] {
+    if (!in_parts) return;
+    p.g.segment("experts");
+    fc2(Part::front);
+    p.g.segment("combine");
+  });
 }
 
 void moe_backward(Pass& p, Handle hidden, Handle d_next, Handle d_ln2_in) {
@@ -184,18 +215,13 @@ void moe_backward(Pass& p, Handle hidden, Handle d_next, Handle d_ln2_in) {
   });
 
   p.g.segment("experts backward");
-  const Handle h13 = p.acts.need("h13", [&](Handle x) { fc1(p, w, d, recv, x); });
+  const Handle h13 = p.acts.need("h13", [&](Handle x) { fc1(p, w, d, ln2_out, recv, x); });
   const Handle d_fc2_in = p.temp("d_fc2_in", {s.max_rows, w.F}),
                d_h13 = p.temp("d_h13", {s.max_rows, 2 * w.F});
   const Handle d_group_weights = p.g.temp("d_group_weights", DType::f32, {s.e * s.T, K});
-  ops::grouped_matmul(p.g, kCompute,
-                      {.x = d_recv,
-                       .x_rows = d.row_recv,
-                       .w = w.w2,
-                       .offsets = d.offsets,
-                       .y = d_fc2_in,
-                       .trans_w = false,
-                       .expected_rows = w.rows});
+  const Handle d_fc2_out = p.temp("d_fc2_out", {s.max_rows, w.D});
+  product_of_tokens(p, w, d, d_next, d_recv,
+                    {.w = w.w2, .y = d_fc2_in, .x_in_order = d_fc2_out, .trans_w = false});
   Handle again;
   const Handle fc2_in = p.acts.need("fc2_in", [&](Handle x) { again = x; });
   ops::swiglu_backward(p.g, kCompute,
@@ -209,13 +235,10 @@ void moe_backward(Pass& p, Handle hidden, Handle d_next, Handle d_ln2_in) {
                         .y = again,
                         .expected_rows = w.rows});
   const Handle d_rows = p.temp("d_rows", {s.max_rows, w.D});
-  ops::grouped_matmul(
-      p.g, kCompute,
-      {.x = d_h13, .w = w.w13, .offsets = d.offsets, .y = d_rows, .trans_w = false, .expected_rows = w.rows});
-  p.queue.push([&p, w, d, d_recv, fc2_in, d_h13, recv] {
+  product(p, w, d, Part::all, {.x = d_h13, .w = w.w13, .y = d_rows, .trans_w = false});
+  p.queue.push([&p, w, d, d_fc2_out, fc2_in, d_h13, recv] {
     ops::grouped_matmul_weight_grad(p.g, kCompute,
-                                    {.dy = d_recv,
-                                     .dy_rows = d.row_recv,
+                                    {.dy = d_fc2_out,
                                      .x = fc2_in,
                                      .offsets = d.offsets,
                                      .dw = p.grad("experts.w2", {w.El, w.D, w.F}),

@@ -71,7 +71,10 @@ void expect_plan(const Case& c, int64_t rank) {
     args.row_slot = r.ints("row_slot", {c.R()});
     args.slot_row = r.ints("slot_row", {c.e * c.T, c.K});
     args.overflow = r.ints("overflow", {1}, {7});
-    Outputs outputs{args.offsets, args.row_recv, args.row_slot, args.slot_row, args.overflow};
+    args.own_ends = r.ints("own_ends", {c.experts_per_rank});
+    args.own_token = r.ints("own_token", {c.R()});
+    Outputs outputs{args.offsets,  args.row_recv, args.row_slot, args.slot_row,
+                    args.overflow, args.own_ends, args.own_token};
     if (c.a2a) {
       args.send_token = r.ints("send_token", {c.T * std::min(c.K, c.e)});
       args.send_offsets = r.ints("send_offsets", {c.e + 1});

@@ -62,6 +62,42 @@ Bounds bounds_of(const Case& c, int64_t num_outputs) {
   return {.bf16 = num_outputs > 1000 ? 1e-3 : 4e-3, .f32 = c.in == DType::f32 ? 1e-5 : 2e-5};
 }
 
+/// Each part alone, beside rows of the other part that must be as they were.
+void expect_parts(const Case& c) {
+  SCOPED_TRACE(c.str());
+  using Part = ops::GroupedMatmul::Part;
+  for (const auto& [part, third] : {std::pair(Part::front, 1), std::pair(Part::rest, 2)})
+    expect_parity(bounds_of(c, c.used() * c.out_width()), [&, part = part](OpRunner& r) -> Outputs {
+      const Mapped x = rows_of(r, c, "x", c.in_width(), c.map_x, c.in, 1);
+      const Handle w =
+          r.tensor("w", {c.num_groups(), c.n, c.k}, fresh_randn(c.num_groups() * c.n * c.k, 2), c.in);
+      const Handle y =
+          r.tensor("y", {c.num_rows(), c.out_width()}, fresh_randn(c.num_rows() * c.out_width(), 3), c.out);
+      std::vector<int32_t> split;
+      int32_t begin = 0;
+      for (const int32_t size : c.sizes) {
+        split.push_back(begin + size * third / 3);
+        begin += size;
+      }
+      ops::GroupedMatmul args{.x = x.rows,
+                              .x_rows = x.map,
+                              .w = w,
+                              .offsets = offsets_of(r, c),
+                              .y = y,
+                              .split = r.ints("split", {c.num_groups()}, split),
+                              .part = part,
+                              .trans_w = c.trans_w};
+      Outputs outputs{y};
+      if (c.map_x) {
+        const int64_t count = c.num_rows() * c.in_width();
+        args.x_in_order = r.tensor("x_in_order", {c.num_rows(), c.in_width()}, fresh_randn(count, 4), c.in);
+        outputs.push_back(args.x_in_order);
+      }
+      ops::grouped_matmul(r.program(), Stream::compute, args);
+      return outputs;
+    });
+}
+
 /// The rows of the groups, and the rows after them, which must be as they were.
 void expect_product(const Case& c) {
   SCOPED_TRACE(c.str());
@@ -94,7 +130,8 @@ void expect_weight_grad(const Case& c, bool accumulate) {
                                      .x_rows = x.map,
                                      .offsets = offsets_of(r, c),
                                      .dw = dw,
-                                     .accumulate = accumulate});
+                                     .accumulate = accumulate,
+                                     .expected_rows = static_cast<double>(c.used())});
     return {dw};
   });
 }
@@ -121,6 +158,21 @@ TEST(GroupedMatmulParity, AnyGroupSizes) {
       for (const bool trans_w : {true, false})
         for (const bool mapped : {false, true})
           expect_product({.sizes = sizes, .n = n, .k = k, .trans_w = trans_w, .map_x = mapped});
+}
+
+TEST(GroupedMatmulParity, PartsOfGroups) {
+  for (const auto& sizes : kSizes)
+    for (const bool trans_w : {true, false})
+      for (const bool mapped : {false, true})
+        for (const auto& [n, k, in] : {std::tuple(264, 136, DType::bf16), std::tuple(19, 23, DType::f32)})
+          expect_parts({.sizes = sizes,
+                        .n = n,
+                        .k = k,
+                        .trans_w = trans_w,
+                        .map_x = mapped,
+                        .in = in,
+                        .other_in = in,
+                        .out = in});
 }
 
 TEST(GroupedMatmulParity, OddWidthsAndEveryType) {
@@ -160,6 +212,7 @@ TEST(GroupedMatmulParity, LongSums) {
   expect_product({.sizes = sizes, .n = 520, .k = 4096, .map_x = true});
   expect_product({.sizes = sizes, .n = 4096, .k = 520, .trans_w = false, .map_x = true});
   expect_weight_grad({.sizes = {4096, 0, 1000}, .n = 264, .k = 520, .map_dy = true});
+  expect_weight_grad({.sizes = {9000, 0, 3500}, .n = 264, .k = 520, .map_x = true});
 }
 
 /// Each block makes several tiles, of several groups.

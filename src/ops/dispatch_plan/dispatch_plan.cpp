@@ -45,6 +45,12 @@ void dispatch_plan(Program& g, Stream stream, const DispatchPlan& args) {
   MOESAIC_CHECK(g.shape(args.slot_row).numel() == indices.numel() && g.shape(args.overflow).numel() == 1);
   for (Handle h : {args.indices, args.offsets, args.row_recv, args.row_slot, args.slot_row, args.overflow})
     MOESAIC_CHECK(g.dtype(h) == DType::i32, "{}", g.info(h).name);
+  MOESAIC_CHECK(bool(args.own_ends) == bool(args.own_token), "the two tensors of own tokens come together");
+  if (args.own_ends) {
+    MOESAIC_CHECK(g.shape(args.own_ends).numel() == args.num_local_experts);
+    MOESAIC_CHECK(g.shape(args.own_token).numel() == g.shape(args.row_recv).numel());
+    MOESAIC_CHECK(g.dtype(args.own_ends) == DType::i32 && g.dtype(args.own_token) == DType::i32);
+  }
   const auto exchange = {args.send_token, args.send_offsets, args.recv_offsets, args.recv_token,
                          args.token_send};
   for (Handle h : exchange) {
@@ -66,19 +72,20 @@ void dispatch_plan(Program& g, Stream stream, const DispatchPlan& args) {
                               dispatch_plan_scratch(plan_chunks(args.e, T, K), args.e, args.num_local_experts,
                                                     static_cast<bool>(args.recv_token)));
   }
-  g.add(
-      {.name = "dispatch_plan",
-       .streams = {stream},
-       .accesses = accesses({in(args.indices), out(args.offsets), out(args.row_recv), out(args.row_slot),
-                             out(args.slot_row), inout(args.overflow), out(args.send_token),
-                             out(args.send_offsets), out(args.recv_offsets), out(args.recv_token),
-                             out(args.token_send), out(planned.scratch)}),
-       .cost = {.operations = 2 * elements(g, args.indices) +
-                              (args.recv_token ? 8.0 : 2.0) * static_cast<double>(T * K),
-                .bytes = bytes_of(g, {args.indices, args.offsets, args.row_recv, args.row_slot, args.slot_row,
-                                      args.overflow, args.overflow, args.send_token, args.send_offsets,
-                                      args.recv_offsets, args.recv_token, args.token_send})},
-       .run = body(g, dispatch_plan_cpu, dispatch_plan_cuda, planned)});
+  g.add({.name = "dispatch_plan",
+         .streams = {stream},
+         .accesses =
+             accesses({in(args.indices), out(args.offsets), out(args.row_recv), out(args.row_slot),
+                       out(args.slot_row), inout(args.overflow), out(args.own_ends), out(args.own_token),
+                       out(args.send_token), out(args.send_offsets), out(args.recv_offsets),
+                       out(args.recv_token), out(args.token_send), out(planned.scratch)}),
+         .cost = {.operations = 2 * elements(g, args.indices) +
+                                (args.recv_token ? 8.0 : 2.0) * static_cast<double>(T * K),
+                  .bytes = bytes_of(
+                      g, {args.indices, args.offsets, args.row_recv, args.row_slot, args.slot_row,
+                          args.overflow, args.overflow, args.own_ends, args.own_token, args.send_token,
+                          args.send_offsets, args.recv_offsets, args.recv_token, args.token_send})},
+         .run = body(g, dispatch_plan_cpu, dispatch_plan_cuda, planned)});
 }
 
 }  // namespace moesaic::ops

@@ -18,6 +18,8 @@ namespace moesaic::ops {
 ///   row_recv [R]              receive row that row r reads
 ///   row_slot [R]              group token * K + k of row r
 ///   slot_row [e * T, K]       row of that (token, k) here, -1 when elsewhere, dropped or left out
+///   own_ends [E_local]        where the rows of this rank's own tokens end: expert x has them in offsets[x] .. own_ends[x]
+///   own_token [R]             local token of row r, for these rows alone (optional; both or none)
 ///   overflow [1]              inout: max with the number of rows that routing asked for, when that is above
 ///                             R or (a2a) more tokens come than the receive buffer holds
 /// and for a2a only (absent for ag_rs):
@@ -34,6 +36,7 @@ namespace moesaic::ops {
 /// and no token has two experts on one rank; every tensor once, overflow twice.
 struct DispatchPlan {
   Handle indices, offsets, row_recv, row_slot, slot_row, overflow;
+  Handle own_ends, own_token;
   Handle send_token, send_offsets, recv_offsets, recv_token, token_send;
   std::vector<int32_t> owner, local;
   int64_t e = 1, rank = 0, num_local_experts = 0;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "ops/optional.h"
 
 namespace moesaic::ops {
 namespace {
@@ -70,7 +71,8 @@ void write_rows(const OpContext& c, const DispatchPlan& args, const Sizes& z, Co
 
   const int32_t* indices = c.in<int32_t>(args.indices);
   int32_t *row_recv = c.out<int32_t>(args.row_recv), *row_slot = c.out<int32_t>(args.row_slot);
-  int32_t* slot_row = c.out<int32_t>(args.slot_row);
+  int32_t *slot_row = c.out<int32_t>(args.slot_row), *own_token = out_or_null<int32_t>(c, args.own_token),
+          *own_ends = out_or_null<int32_t>(c, args.own_ends);
   std::fill(slot_row, slot_row + z.e * z.T * z.K, -1);
   for (int64_t step = 0; step < z.e; ++step) {
     const int64_t source = (args.rank + step) % z.e;
@@ -85,8 +87,12 @@ void write_rows(const OpContext& c, const DispatchPlan& args, const Sizes& z, Co
         row_recv[row] = recv_row;
         row_slot[row] = static_cast<int32_t>(slot);
         slot_row[slot] = row;
+        if (own_token != nullptr && step == 0) own_token[row] = static_cast<int32_t>(token - source * z.T);
       }
     }
+    if (own_ends != nullptr && step == 0)
+      for (size_t i = 0; i < n.next.size(); ++i)
+        own_ends[i] = static_cast<int32_t>(std::min<int64_t>(n.next[i], z.R));
   }
 }
 

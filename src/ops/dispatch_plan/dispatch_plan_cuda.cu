@@ -18,6 +18,7 @@ struct Placement {
 struct Tables {
   const int32_t* indices;
   int32_t *offsets, *row_recv, *row_slot, *slot_row, *overflow;
+  int32_t *own_ends, *own_token;                                                // null when not wanted
   int32_t *send_token, *send_offsets, *recv_offsets, *recv_token, *token_send;  // null without a2a
   // Working memory. Experts' columns go from chunk to chunk in ring order of the sources, ranks' columns in group order.
   int32_t *expert_counts, *expert_sums;  // [E_local, chunks]
@@ -202,7 +203,12 @@ __device__ void start_rows(const Tables& t, int first_chunk, int32_t* next) {
         for (int w = 0; w < kWarps && first_chunk + w < t.num_chunks; ++w)
           next[w * t.num_local_experts + x] =
               before + t.expert_sums[x * t.num_chunks + t.ring_place(first_chunk + w)];
-        if (blockIdx.x == 0) t.offsets[x] = min(before, t.max_rows);
+        if (blockIdx.x != 0) return;
+        t.offsets[x] = min(before, t.max_rows);
+        if (t.own_ends == nullptr) return;
+        // In ring order this rank's own chunks come first.
+        const int32_t own = t.e > 1 ? t.expert_sums[x * t.num_chunks + t.chunks_per_rank] : t.rows[x];
+        t.own_ends[x] = min(before + own, t.max_rows);
       });
   if (blockIdx.x != 0) return;
   int32_t asked = 0, all_asked = 0;
@@ -257,8 +263,8 @@ __device__ void write_chunk(const Tables& t, const int16_t* place, int chunk, co
                             const Counters& counters) {
   const int first_token = t.first_token(chunk), first_slot = first_token * t.top_k,
             slots = t.num_slots(chunk);
-  const bool own = t.a2a && chunk / t.chunks_per_rank == t.rank;
-  if (own) {
+  const bool own = chunk / t.chunks_per_rank == t.rank, sends = t.a2a && own;
+  if (sends) {
     const int64_t begin = int64_t{first_token - t.rank * t.tokens_per_rank} * t.e;
     for (int i = lane_index(); i < slots / t.top_k * t.e; i += 32) t.token_send[begin + i] = -1;
   }
@@ -282,9 +288,10 @@ __device__ void write_chunk(const Tables& t, const int16_t* place, int chunk, co
     if (written) {
       t.row_recv[row] = recv;
       t.row_slot[row] = slot;
+      if (own && t.own_token != nullptr) t.own_token[row] = token - t.rank * t.tokens_per_rank;
     }
     if (i < slots) t.slot_row[slot] = written ? row : -1;
-    if (own) write_send(t, c, token, send_offset, counters.sent);
+    if (sends) write_send(t, c, token, send_offset, counters.sent);
   }
 }
 
@@ -316,6 +323,8 @@ Tables tables_of(const OpContext& c, const DispatchPlan& args) {
   t.row_slot = c.out<int32_t>(args.row_slot);
   t.slot_row = c.out<int32_t>(args.slot_row);
   t.overflow = c.inout<int32_t>(args.overflow);
+  t.own_ends = out_or_null<int32_t>(c, args.own_ends);
+  t.own_token = out_or_null<int32_t>(c, args.own_token);
   t.send_token = out_or_null<int32_t>(c, args.send_token);
   t.send_offsets = out_or_null<int32_t>(c, args.send_offsets);
   t.recv_offsets = out_or_null<int32_t>(c, args.recv_offsets);

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include "base/dtype.h"
+#include "ops/grouped_matmul/grouped_matmul_bodies.h"
 #include "ops/grouped_matmul/grouped_scratch.h"
 
 namespace moesaic::ops {
@@ -12,12 +13,12 @@ struct GroupedShape {
   int64_t groups, num_rows, n, k;  // weights [groups, n, k]; num_rows: bound of the rows (R)
 };
 
-/// Copies rows map[r] of x to `to`, for the rows r that groups own. BF16; width a multiple of 8, addresses of 16 bytes.
-void gather_grouped_rows(cudaStream_t stream, const void* x, const int32_t* map, const int32_t* offsets,
-                         GroupedShape shape, int64_t width, void* to);
+/// Copies rows map[r] of x to row r of `to`, for the rows r of groups. row_bytes: even; fast where rows lie at 16 bytes.
+void gather_grouped_rows(cudaStream_t stream, const void* x, const int32_t* map, GroupRows rows,
+                         GroupedShape shape, int64_t row_bytes, void* to);
 
 /// Fills the table for y [R, n] = x w^T (trans_w) or y [R, k] = x w.
-void fill_table(cudaStream_t stream, const GroupTable& table, GroupedShape shape, const int32_t* offsets,
+void fill_table(cudaStream_t stream, const GroupTable& table, GroupedShape shape, GroupRows rows,
                 bool trans_w, const bf16* x, const bf16* w, bf16* y);
 /// dw of groups without rows = 0 (a product of nothing is not run).
 void zero_empty_groups(cudaStream_t stream, GroupedShape shape, const int32_t* offsets, float* dw);
@@ -33,7 +34,7 @@ void grouped_gemm_weight_grad(cudaStream_t stream, const GroupedScratch& scratch
                               bool accumulate);
 
 /// The same products in plain FP32 loops, for every width and type. Slow.
-void plain_grouped(cudaStream_t stream, GroupedShape shape, const int32_t* offsets, bool trans_w, DType type,
+void plain_grouped(cudaStream_t stream, GroupedShape shape, GroupRows rows, bool trans_w, DType type,
                    const void* x, const int32_t* x_rows, const void* w, DType out_type, void* y);
 void plain_weight_grad(cudaStream_t stream, GroupedShape shape, const int32_t* offsets, DType dy_type,
                        const void* dy, const int32_t* dy_rows, DType x_type, const void* x,

@@ -38,7 +38,7 @@ int64_t gathered_bytes(const Program& g, Handle x, Handle map) {
 int64_t grouped_matmul_scratch(const Program& g, const GroupedMatmul& args) {
   const Shape& w = g.shape(args.w);
   if (!is_regular(g, w, {args.x, args.w, args.y})) return 0;
-  return scratch_bytes(w) + gathered_bytes(g, args.x, args.x_rows);
+  return scratch_bytes(w) + (args.x_in_order ? 0 : gathered_bytes(g, args.x, args.x_rows));
 }
 
 int64_t grouped_matmul_weight_grad_scratch(const Program& g, const GroupedMatmulWeightGrad& args) {
@@ -57,20 +57,30 @@ void grouped_matmul(Program& g, Stream stream, const GroupedMatmul& args) {
   MOESAIC_CHECK(args.x_rows ? is_map_of(g, args.x_rows, y.rows()) : x.rows() == y.rows());
   MOESAIC_CHECK(is_float(g.dtype(args.x)) && g.dtype(args.w) == g.dtype(args.x) && is_float(g.dtype(args.y)));
   MOESAIC_CHECK(g.dtype(args.offsets) == DType::i32);
+  const bool in_parts = args.part != GroupedMatmul::Part::all;
+  MOESAIC_CHECK(bool(args.split) == in_parts && is_map_of(g, args.split, w[0]),
+                "a split for each of {} groups", w[0]);
+  if (args.x_in_order) {
+    MOESAIC_CHECK(args.x_rows, "x_in_order, but no x_rows");
+    MOESAIC_CHECK(
+        g.shape(args.x_in_order) == Shape({y.rows(), x[-1]}) && g.dtype(args.x_in_order) == g.dtype(args.x),
+        "{} in order from {}", g.shape(args.x_in_order).str(), x.str());
+  }
   GroupedMatmul with_scratch = args;
   with_scratch.scratch = scratch(g, "grouped_matmul", grouped_matmul_scratch(g, args));
-  g.add({.name = "grouped_matmul",
-         .streams = {stream},
-         .accesses = accesses({in(args.x), in(args.x_rows), in(args.w), in(args.offsets), out(args.y),
-                               out(with_scratch.scratch)}),
-         .cost = {.work = Work::grouped_matmul,
-                  .operations = operations(w, args.expected_rows),
-                  .bytes = args.expected_rows * row_bytes(g, {args.x, args.y}, {args.x_rows}) +
-                           bytes_of(g, {args.w, args.offsets}),
-                  .m = static_cast<int64_t>(args.expected_rows),
-                  .n = y[-1],
-                  .k = x[-1]},
-         .run = body(g, grouped_matmul_cpu, grouped_matmul_cuda, with_scratch)});
+  g.add(
+      {.name = "grouped_matmul",
+       .streams = {stream},
+       .accesses = accesses({in(args.x), in(args.x_rows), in(args.w), in(args.offsets), in(args.split),
+                             out(args.y), out(args.x_in_order), out(with_scratch.scratch)}),
+       .cost = {.work = Work::grouped_matmul,
+                .operations = operations(w, args.expected_rows),
+                .bytes = args.expected_rows * row_bytes(g, {args.x, args.x_in_order, args.y}, {args.x_rows}) +
+                         bytes_of(g, {args.w, args.offsets, args.split}),
+                .m = static_cast<int64_t>(args.expected_rows),
+                .n = y[-1],
+                .k = x[-1]},
+       .run = body(g, grouped_matmul_cpu, grouped_matmul_cuda, with_scratch)});
 }
 
 void grouped_matmul_weight_grad(Program& g, Stream stream, const GroupedMatmulWeightGrad& args) {

@@ -1,6 +1,7 @@
 #include "ops/grouped_matmul/grouped_matmul_bodies.h"
 
 #include "ops/matmul/product.h"
+#include "ops/optional.h"
 
 namespace moesaic::ops {
 namespace {
@@ -29,12 +30,12 @@ const std::vector<Block>& cut_groups(int64_t num_groups, int64_t max_blocks, con
   return blocks;
 }
 
-const int32_t* checked_offsets(const OpContext& c, Handle offsets, int64_t num_groups, int64_t num_rows) {
-  const int32_t* at = c.in<int32_t>(offsets);
-  for (int64_t i = 0; i < num_groups; ++i)
-    MOESAIC_CHECK(0 <= at[i] && at[i] <= at[i + 1] && at[i + 1] <= num_rows, "group {}: rows {} to {} of {}",
-                  i, at[i], at[i + 1], num_rows);
-  return at;
+GroupRows checked(GroupRows rows, int64_t num_groups, int64_t num_rows) {
+  int32_t last = 0;
+  for (int64_t i = 0; i < num_groups; last = rows.ends[i++])
+    MOESAIC_CHECK(last <= rows.begins[i] && rows.begins[i] <= rows.ends[i] && rows.ends[i] <= num_rows,
+                  "group {}: rows {} to {} of {}", i, rows.begins[i], rows.ends[i], num_rows);
+  return rows;
 }
 
 /// Rows [first, first + rows) of a matrix, or of what its map leads to.
@@ -59,18 +60,21 @@ void forward(const OpContext& c, const GroupedMatmul& args) {
   const T *x = c.in<T>(args.x), *w = c.in<T>(args.w);
   const int32_t* map = in_or_null<int32_t>(c, args.x_rows);
   const int64_t num_rows = c.shape(args.y).rows(), max_rows = std::min(kProductRows, num_rows);
-  const int32_t* offsets = checked_offsets(c, args.offsets, num_groups, num_rows);
+  const GroupRows rows = checked(group_rows(c, args), num_groups, num_rows);
   Y* y = c.out<Y>(args.y);
   reserve_on_all_threads([&] {
     reserve_float_rows<GroupedX, T>(map, max_rows, k);
     reserve_float_rows<GroupedW, T>(nullptr, out_rows, out_cols);
     reserve_block_product<Y>(false, args.trans_w, max_rows, n, k);
   });
+  T* in_order = out_or_null<T>(c, args.x_in_order);
   const auto& blocks = cut_groups(num_groups, num_groups + num_rows / kProductRows, [&](int64_t i) {
-    return std::pair<int64_t, int64_t>(offsets[i], offsets[i + 1]);
+    return std::pair<int64_t, int64_t>(rows.begins[i], rows.ends[i]);
   });
   parallel_for(static_cast<int64_t>(blocks.size()), [&](int64_t i) {
     const Block& block = blocks[static_cast<size_t>(i)];
+    for (int64_t row = block.first; in_order != nullptr && row < block.first + block.size; ++row)
+      std::copy_n(x + map[row] * k, k, in_order + row * k);
     const Floats a = mapped_rows<GroupedX>(x, k, map, block.first, block.size, k);
     const Floats b = float_rows<GroupedW>(w + block.group * n * k, out_cols, nullptr, out_rows, out_cols);
     block_product(false, args.trans_w, block.size, n, k, a, b, false, y + block.first * n);
@@ -85,7 +89,8 @@ void weight_grad(const OpContext& c, const GroupedMatmulWeightGrad& args) {
   const X* x = c.in<X>(args.x);
   const int32_t *dy_map = in_or_null<int32_t>(c, args.dy_rows), *x_map = in_or_null<int32_t>(c, args.x_rows);
   const int64_t num_rows = args.dy_rows ? c.shape(args.dy_rows).numel() : c.shape(args.dy).rows();
-  const int32_t* offsets = checked_offsets(c, args.offsets, num_groups, num_rows);
+  const int32_t* offsets = c.in<int32_t>(args.offsets);
+  checked({offsets, offsets + 1}, num_groups, num_rows);
   float* dw = args.accumulate ? c.inout<float>(args.dw) : c.out<float>(args.dw);
   const int64_t max_rows = std::min(kProductRows, num_rows), max_size = std::min(kProductRows, n);
   reserve_on_all_threads([&] {

@@ -27,14 +27,12 @@ bool are_aligned(std::initializer_list<const void*> addresses) {
   return true;
 }
 
-/// The rows of x in their order: x itself, or gathered to `at`, which is moved behind them.
-const bf16* in_order(cudaStream_t stream, const std::byte* x, const int32_t* map, const int32_t* offsets,
-                     GroupedShape shape, int64_t width, std::byte*& at) {
+/// The rows of x in their order: x itself, or gathered to `to`.
+const bf16* in_order(cudaStream_t stream, const std::byte* x, const int32_t* map, GroupRows groups,
+                     GroupedShape shape, int64_t width, std::byte* to) {
   if (map == nullptr) return reinterpret_cast<const bf16*>(x);
-  gather_grouped_rows(stream, x, map, offsets, shape, width, at);
-  const auto* rows = reinterpret_cast<const bf16*>(at);
-  at += GroupedScratch::rows_bytes(shape.num_rows, width);
-  return rows;
+  gather_grouped_rows(stream, x, map, groups, shape, 2 * width, to);
+  return reinterpret_cast<const bf16*>(to);
 }
 
 }  // namespace
@@ -44,16 +42,20 @@ void grouped_matmul_cuda(const OpContext& c, const GroupedMatmul& args) {
   const Shape& w_shape = c.shape(args.w);
   const GroupedShape shape{w_shape[0], c.shape(args.y).rows(), w_shape[1], w_shape[2]};
   const std::byte *x = c.in_bytes(args.x), *w = c.in_bytes(args.w);
-  const int32_t *offsets = c.in<int32_t>(args.offsets), *map = map_or_null(c, args.x_rows);
+  const GroupRows groups = group_rows(c, args);
+  const int32_t* map = map_or_null(c, args.x_rows);
   std::byte* y = c.out_bytes(args.y);
   if (c.shape(args.y).numel() == 0 || shape.groups == 0) return;
-  if (!args.scratch || !are_aligned({x, w, y}))
-    return plain_grouped(stream, shape, offsets, args.trans_w, c.dtype(args.x), x, map, w, c.dtype(args.y),
-                         y);
+  const int64_t width = args.trans_w ? shape.k : shape.n;
+  std::byte* ordered = args.x_in_order ? c.out_bytes(args.x_in_order) : nullptr;
+  if (!args.scratch || !are_aligned({x, w, y, ordered})) {
+    if (ordered != nullptr)
+      gather_grouped_rows(stream, x, map, groups, shape, width * size_of(c.dtype(args.x)), ordered);
+    return plain_grouped(stream, shape, groups, args.trans_w, c.dtype(args.x), x, map, w, c.dtype(args.y), y);
+  }
   GroupedScratch scratch(c.out_bytes(args.scratch), shape.groups);
-  const bf16* rows =
-      in_order(stream, x, map, offsets, shape, args.trans_w ? shape.k : shape.n, scratch.gathered);
-  fill_table(stream, scratch.table, shape, offsets, args.trans_w, rows, reinterpret_cast<const bf16*>(w),
+  const bf16* rows = in_order(stream, x, map, groups, shape, width, ordered ? ordered : scratch.gathered);
+  fill_table(stream, scratch.table, shape, groups, args.trans_w, rows, reinterpret_cast<const bf16*>(w),
              reinterpret_cast<bf16*>(y));
   if (args.trans_w)
     grouped_gemm_forward(stream, scratch);
@@ -75,8 +77,11 @@ void grouped_matmul_weight_grad_cuda(const OpContext& c, const GroupedMatmulWeig
     return plain_weight_grad(stream, shape, offsets, c.dtype(args.dy), dy, dy_map, c.dtype(args.x), x, x_map,
                              args.accumulate, dw);
   GroupedScratch scratch(c.out_bytes(args.scratch), shape.groups);
-  const bf16* dy_in_order = in_order(stream, dy, dy_map, offsets, shape, shape.n, scratch.gathered);
-  const bf16* x_in_order = in_order(stream, x, x_map, offsets, shape, shape.k, scratch.gathered);
+  const GroupRows groups{offsets, offsets + 1};
+  const bf16* dy_in_order = in_order(stream, dy, dy_map, groups, shape, shape.n, scratch.gathered);
+  std::byte* behind = scratch.gathered;
+  if (dy_map != nullptr) behind += GroupedScratch::rows_bytes(num_rows, shape.n);
+  const bf16* x_in_order = in_order(stream, x, x_map, groups, shape, shape.k, behind);
   fill_weight_grad_table(stream, scratch.table, shape, offsets, dy_in_order, x_in_order, dw);
   if (!args.accumulate) zero_empty_groups(stream, shape, offsets, dw);
   grouped_gemm_weight_grad(stream, scratch, shape, args.accumulate);

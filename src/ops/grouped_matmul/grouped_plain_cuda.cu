@@ -14,12 +14,12 @@ unsigned tiles(int64_t extent, int64_t most) {
 /// y[row] = x[row] w of the row's group; x [R, k], w [k, n] within a group.
 template <class T, class Y>
 __global__ void __launch_bounds__(kThreads)
-    forward_kernel(int64_t all_rows, int64_t n, int64_t k, const int32_t* offsets, PlainMatrix<T> x,
-                   PlainMatrix<T> w, Y* y) {
+    forward_kernel(int64_t all_rows, int64_t n, int64_t k, GroupRows rows, PlainMatrix<T> x, PlainMatrix<T> w,
+                   Y* y) {
   const int64_t col = static_cast<int64_t>(blockIdx.x) * kPlainTile;
-  const int64_t end = min(static_cast<int64_t>(offsets[blockIdx.z + 1]), all_rows);
+  const int64_t end = min(static_cast<int64_t>(rows.ends[blockIdx.z]), all_rows);
   w.data += static_cast<int64_t>(blockIdx.z) * n * k;
-  for (int64_t row = offsets[blockIdx.z] + static_cast<int64_t>(blockIdx.y) * kPlainTile; row < end;
+  for (int64_t row = rows.begins[blockIdx.z] + static_cast<int64_t>(blockIdx.y) * kPlainTile; row < end;
        row += static_cast<int64_t>(gridDim.y) * kPlainTile) {
     const float sum = plain_sum(
         k, [&](int i, int64_t p) { return row + i < end ? x(row + i, p) : 0; },
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void plain_grouped(cudaStream_t stream, GroupedShape s, const int32_t* offsets, bool trans_w, DType type,
+void plain_grouped(cudaStream_t stream, GroupedShape s, GroupRows rows, bool trans_w, DType type,
                    const void* x, const int32_t* x_rows, const void* w, DType out_type, void* y) {
   const int64_t n = trans_w ? s.n : s.k, k = trans_w ? s.k : s.n;
   const dim3 grid(tiles(n, 1 << 20), tiles(s.num_rows, 64), static_cast<unsigned>(s.groups));
@@ -62,7 +62,7 @@ void plain_grouped(cudaStream_t stream, GroupedShape s, const int32_t* offsets, 
       using Y = CudaType<decltype(out_zero)>;
       const PlainMatrix<T> x_matrix{static_cast<const T*>(x), k, 1, x_rows},
           w_matrix{static_cast<const T*>(w), trans_w ? 1 : n, trans_w ? k : 1};
-      forward_kernel<<<grid, dim3(kPlainTile, kPlainTile), 0, stream>>>(s.num_rows, n, k, offsets, x_matrix,
+      forward_kernel<<<grid, dim3(kPlainTile, kPlainTile), 0, stream>>>(s.num_rows, n, k, rows, x_matrix,
                                                                         w_matrix, static_cast<Y*>(y));
     });
   });

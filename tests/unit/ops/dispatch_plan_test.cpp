@@ -58,8 +58,8 @@ Group random_group(int64_t e, int64_t K, uint64_t seed, int64_t T = 5) {
 
 /// What the op wrote on one rank.
 struct Planned {
-  std::vector<int32_t> offsets, row_recv, row_slot, slot_row, send_token, send_offsets, recv_offsets,
-      recv_token, token_send;
+  std::vector<int32_t> offsets, row_recv, row_slot, slot_row, own_ends, own_token, send_token, send_offsets,
+      recv_offsets, recv_token, token_send;
   int32_t overflow = 0;
   double bytes = 0;
 };
@@ -73,6 +73,8 @@ Planned plan(const Group& g, int64_t rank, bool a2a, int64_t R, int64_t N, int32
   args.row_recv = r.ints("row_recv", {R});
   args.row_slot = r.ints("row_slot", {R});
   args.slot_row = r.ints("slot_row", {g.e * g.T, g.K});
+  args.own_ends = r.ints("own_ends", {g.experts_per_rank});
+  args.own_token = r.ints("own_token", {R}, std::vector<int32_t>(static_cast<size_t>(R), -1));
   args.overflow = r.ints("overflow", {1}, {overflow_before});
   if (a2a) {
     args.send_token = r.ints("send_token", {g.T * std::min(g.K, g.e)});
@@ -88,6 +90,8 @@ Planned plan(const Group& g, int64_t rank, bool a2a, int64_t R, int64_t N, int32
   p.row_recv = r.get_ints(args.row_recv);
   p.row_slot = r.get_ints(args.row_slot);
   p.slot_row = r.get_ints(args.slot_row);
+  p.own_ends = r.get_ints(args.own_ends);
+  p.own_token = r.get_ints(args.own_token);
   p.overflow = r.get_ints(args.overflow)[0];
   if (a2a) {
     p.send_token = r.get_ints(args.send_token);
@@ -124,11 +128,12 @@ std::vector<int32_t> sorted_slots(const Group& g, int64_t rank,
 }
 
 /// Everything that one rank's plan says about its rows, against the sorted list of them.
-void expect_rows(const Group& g, const Planned& p, const std::vector<int32_t>& slots, int64_t R, bool a2a) {
+void expect_rows(const Group& g, const Planned& p, int64_t rank, const std::vector<int32_t>& slots, int64_t R,
+                 bool a2a) {
   const auto rows = std::min<int64_t>(R, static_cast<int64_t>(slots.size()));
   ASSERT_EQ(p.offsets.front(), 0);
   ASSERT_EQ(p.offsets.back(), rows);
-  std::vector<int32_t> slot_row(g.indices.size(), -1);
+  std::vector<int32_t> slot_row(g.indices.size(), -1), own_token(static_cast<size_t>(R), -1);
   for (int32_t row = 0; row < rows; ++row) {
     const int32_t slot = slots[static_cast<size_t>(row)], token = slot / static_cast<int32_t>(g.K);
     slot_row[static_cast<size_t>(slot)] = row;
@@ -137,7 +142,13 @@ void expect_rows(const Group& g, const Planned& p, const std::vector<int32_t>& s
     EXPECT_EQ(a2a ? p.recv_token[static_cast<size_t>(recv)] : recv, token);
     const auto expert = static_cast<size_t>(g.local_of(slot));
     EXPECT_TRUE(p.offsets[expert] <= row && row < p.offsets[expert + 1]);
+    const bool own = token / g.T == rank;
+    EXPECT_EQ(row < p.own_ends[expert], own) << row;
+    if (own) own_token[static_cast<size_t>(row)] = static_cast<int32_t>(token - rank * g.T);
   }
+  EXPECT_EQ(p.own_token, own_token);
+  for (size_t x = 0; x < p.own_ends.size(); ++x)
+    EXPECT_TRUE(p.offsets[x] <= p.own_ends[x] && p.own_ends[x] <= p.offsets[x + 1]) << x;
   EXPECT_EQ(p.slot_row, slot_row);
 }
 
@@ -175,7 +186,7 @@ TEST(DispatchPlan, RandomRoutingPutsEveryChoiceOnItsRankExactlyOnceInOrder) {
           std::vector<int32_t> seen(g.indices.size(), 0);
           for (int64_t rank = 0; rank < e; ++rank) {
             const Planned& p = all[static_cast<size_t>(rank)];
-            expect_rows(g, p, sorted_slots(g, rank), R, a2a);
+            expect_rows(g, p, rank, sorted_slots(g, rank), R, a2a);
             EXPECT_EQ(p.overflow, 0);
             for (int32_t row = 0; row < p.offsets.back(); ++row)
               ++seen[static_cast<size_t>(p.row_slot[static_cast<size_t>(row)])];
@@ -212,7 +223,7 @@ TEST(DispatchPlan, OneExpertMayTakeEverythingAndARankNothing) {
     const int64_t busy = g.owner[2];
     const auto all = plan_all(g, a2a, 20, 20);
     for (int64_t rank = 0; rank < 4; ++rank) {
-      expect_rows(g, all[static_cast<size_t>(rank)], sorted_slots(g, rank), 20, a2a);
+      expect_rows(g, all[static_cast<size_t>(rank)], rank, sorted_slots(g, rank), 20, a2a);
       EXPECT_EQ(all[static_cast<size_t>(rank)].offsets.back(), rank == busy ? 20 : 0);
     }
     if (a2a) expect_exchange(g, all);
@@ -229,7 +240,7 @@ TEST(DispatchPlan, PastTheBoundOnRowsTheFirstStayAndTheDemandIsReported) {
       const auto slots = sorted_slots(g, 1);
       const auto R = static_cast<int64_t>(slots.size()) - 4;
       const Planned p = plan(g, 1, a2a, R, 10);
-      expect_rows(g, p, slots, R, a2a);
+      expect_rows(g, p, 1, slots, R, a2a);
       EXPECT_EQ(p.overflow, static_cast<int32_t>(slots.size()));
       EXPECT_EQ(plan(g, 1, a2a, R, 10, 1000).overflow, 1000) << "a larger demand from before stays";
       EXPECT_EQ(plan(g, 1, a2a, R + 4, 10).overflow, 0);
@@ -252,7 +263,7 @@ TEST(DispatchPlan, PastTheReceiveBufferSendersAndReceiversLeaveOutTheSameTokens)
         for (int32_t token : tokens)
           if (place++ >= N) left_out.insert(token);
         const Planned& p = all[static_cast<size_t>(rank)];
-        expect_rows(g, p, sorted_slots(g, rank, left_out), e * g.T * g.K, true);
+        expect_rows(g, p, rank, sorted_slots(g, rank, left_out), e * g.T * g.K, true);
         EXPECT_EQ(p.recv_offsets.back(), std::min<int64_t>(N, static_cast<int64_t>(tokens.size())));
         EXPECT_EQ(p.overflow, left_out.empty() ? 0 : static_cast<int32_t>(sorted_slots(g, rank).size()));
         one_overflowed |= !left_out.empty();
@@ -263,7 +274,7 @@ TEST(DispatchPlan, PastTheReceiveBufferSendersAndReceiversLeaveOutTheSameTokens)
 
 TEST(DispatchPlan, CostIsEveryTensorOnceAndOverflowTwice) {
   const Group g = random_group(2, 3, 1);  // 10 tokens, K 3, 4 experts a rank
-  const double rows = 5 + 2 * 11 + 30 + 30 + 2;
+  const double rows = 5 + 2 * 11 + 4 + 11 + 30 + 30 + 2;
   EXPECT_EQ(plan(g, 0, false, 11, 10).bytes, 4 * rows);
   EXPECT_EQ(plan(g, 0, true, 11, 9).bytes, 4 * (rows + 5 * 2 + 3 + 3 + 9 + 5 * 2));
 }

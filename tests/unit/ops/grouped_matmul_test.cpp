@@ -33,6 +33,7 @@ struct Case {
   bool trans_w = true;
   DType in = DType::f32, out = DType::f32;
   int num_threads = 1;
+  bool in_parts = false;  // the rest of each group behind its front, which is a third of it
 
   int64_t num_groups() const { return static_cast<int64_t>(sizes.size()); }
   int64_t used() const { return std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); }
@@ -67,16 +68,29 @@ Doubles loop(const Case& c, const X& x, const W& w) {
   return y;
 }
 
-std::vector<float> run(const Case& c, const std::vector<float>& x, const std::vector<float>& w) {
+/// `ordered`: gets x_in_order, when given.
+std::vector<float> run(const Case& c, const std::vector<float>& x, const std::vector<float>& w,
+                       std::vector<float>* ordered = nullptr) {
   OpRunner r(c.num_threads);
   const Handle xh = r.tensor("x", {c.source_rows(), c.in_cols()}, x, c.in);
   const Handle map = c.mapped ? r.ints("map", {c.num_rows}, some_map(c.num_rows, c.source_rows())) : Handle{};
   const Handle wh = r.tensor("w", {c.num_groups(), kN, kK}, w, c.in);
   const Handle offsets = r.ints("offsets", {c.num_groups() + 1}, offsets_of(c.sizes));
   const Handle y = r.tensor("y", {c.num_rows, c.out_cols()}, {}, c.out);
-  ops::grouped_matmul(r.program(), Stream::compute,
-                      {.x = xh, .x_rows = map, .w = wh, .offsets = offsets, .y = y, .trans_w = c.trans_w});
+  ops::GroupedMatmul args{.x = xh, .x_rows = map, .w = wh, .offsets = offsets, .y = y, .trans_w = c.trans_w};
+  if (ordered != nullptr) args.x_in_order = r.tensor("x_in_order", {c.num_rows, c.in_cols()}, {}, c.in);
+  if (c.in_parts) {
+    std::vector<int32_t> split = offsets_of(c.sizes);
+    for (size_t i = 0; i < c.sizes.size(); ++i) split[i] += c.sizes[i] / 3;
+    split.pop_back();
+    args.split = r.ints("split", {c.num_groups()}, split);
+    args.part = ops::GroupedMatmul::Part::rest;
+    ops::grouped_matmul(r.program(), Stream::compute, args);
+    args.part = ops::GroupedMatmul::Part::front;
+  }
+  ops::grouped_matmul(r.program(), Stream::compute, args);
   r.run();
+  if (ordered != nullptr) *ordered = r.get(args.x_in_order);
   return r.get(y);
 }
 
@@ -124,6 +138,40 @@ TEST(GroupedMatmul, BitsOfARowDoNotDependOnGroupSizesNorOnThreads) {
     cut.num_threads = 2;
     EXPECT_EQ(run(cut, x, same), expected);
   }
+}
+
+TEST(GroupedMatmul, RowsInTheOrderOfTheProductAreThoseOfTheMap) {
+  for (const bool in_parts : {false, true})
+    for (const DType type : {DType::f32, DType::bf16}) {
+      const Case c{
+          .sizes = {4, 0, 290, 3}, .num_rows = 310, .mapped = true, .in = type, .in_parts = in_parts};
+      const auto x = as_bf16(randn(c.source_rows() * c.in_cols(), 1)), w = randn(4 * kN * kK, 2);
+      std::vector<float> ordered;
+      run(c, x, w, &ordered);
+      each_row(c, [&](int64_t, int64_t row, int64_t source) {
+        EXPECT_TRUE(
+            std::equal(x.begin() + source * kK, x.begin() + (source + 1) * kK, ordered.begin() + row * kK))
+            << row;
+      });
+      for (auto i = static_cast<size_t>(c.used() * kK); i < ordered.size(); ++i)
+        ASSERT_TRUE(std::isnan(ordered[i])) << i;
+    }
+}
+
+TEST(GroupedMatmul, TwoPartsMakeTheSameBits) {
+  for (const auto& sizes : kSizes)
+    for (const bool trans_w : {true, false})
+      for (const bool mapped : {false, true}) {
+        Case c{.sizes = sizes, .num_rows = 310, .mapped = mapped, .trans_w = trans_w};
+        const auto x = randn(c.source_rows() * c.in_cols(), 1), w = randn(c.num_groups() * kN * kK, 2);
+        const auto whole = run(c, x, w);
+        c.in_parts = true;
+        const auto parts = run(c, x, w);
+        const auto used = c.used() * c.out_cols();
+        EXPECT_TRUE(std::equal(whole.begin(), whole.begin() + used, parts.begin()));
+        for (auto i = static_cast<size_t>(used); i < parts.size(); ++i)
+          ASSERT_TRUE(std::isnan(parts[i])) << i;
+      }
 }
 
 TEST(GroupedMatmul, Bf16IsRoundedOnceFromTheFp32Result) {
