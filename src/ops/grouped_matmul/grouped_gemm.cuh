@@ -2,7 +2,7 @@
 // CUTLASS's grouped GEMM on Hopper: persistent blocks in clusters of two walk the tiles of all groups, whose extents and
 // addresses they read from device memory; loads and stores by TMA through a tensor map per block, rewritten when the group
 // changes. A tile that reaches beyond its group is cut by the tensor map: rows outside are read as zero and not written.
-// A .cu file per kernel: each takes most of a minute to compile.
+// A .cu file per kind of product: each takes a minute or more to compile.
 #include <array>
 #include <bit>
 
@@ -23,35 +23,68 @@ using ColumnMajor = cutlass::layout::ColumnMajor;
 template <int N>
 using Extent = cute::Int<N>;
 
+/// Two blocks of a cluster share operands. A cluster is run whole, so a group's tiles are rounded up to two in its direction:
+/// side by side fits groups of any number of rows, one above the other an odd number of columns of tiles.
+using SideBySide = cute::Shape<Extent<1>, Extent<2>, Extent<1>>;
+using OneAboveOther = cute::Shape<Extent<2>, Extent<1>, Extent<1>>;
+
+/// The two consumer warpgroups of a block make a tile each, one multiplies while the other stores.
+template <class InCluster>
+struct PingPong {
+  using Tile = cute::Shape<Extent<128>, Extent<128>, Extent<64>>;
+  using Cluster = InCluster;
+  using Mainloop = cutlass::gemm::KernelPtrArrayTmaWarpSpecializedPingpong;
+  using Epilogue = cutlass::epilogue::PtrArrayTmaWarpSpecializedPingpong;
+  using StoredRows = Extent<64>;  // of a warpgroup at a time
+};
+/// The warpgroups share a tile, and with its width the bytes that each multiplication needs.
+struct Wide {
+  using Tile = cute::Shape<Extent<128>, Extent<256>, Extent<64>>;
+  using Cluster = SideBySide;
+  using Mainloop = cutlass::gemm::KernelPtrArrayTmaWarpSpecializedCooperative;
+  using Epilogue = cutlass::epilogue::PtrArrayTmaWarpSpecializedCooperative;
+  using StoredRows = Extent<128>;
+};
+
+/// Calls run(way) with the way that is fastest at the power limit (docs/results/gpu.md) for products of so many columns, each a
+/// sum over `sum_length`: the shorter, the more storing a tile counts.
+template <class F>
+void with_best_way(int64_t columns, double sum_length, const F& run) {
+  constexpr double kLong = 4096;
+  constexpr int64_t kPingPongColumns = 128;
+  if (sum_length >= kLong) return run(Wide{});
+  if (ceil_div(columns, kPingPongColumns) % 2 == 0) return run(PingPong<SideBySide>{});
+  run(PingPong<OneAboveOther>{});
+}
+
 /// Bytes of shared memory that a block of Hopper may have.
 inline constexpr int kMaxSharedMemory = 227 << 10;
 
 /// out = a b with a [M, K] and b [K, N] in BF16, stored as LayoutA and LayoutB, out [M, N] row-major, FP32 accumulation.
 /// Source: what is added to the product, an array of out's type; void: nothing. EpilogueTile: the piece of a tile that is
-/// stored (and loaded) at a time.
-template <class LayoutA, class LayoutB, class Source, class Out, class EpilogueTile>
+/// stored (and loaded) at a time. Way: one of the above.
+template <class LayoutA, class LayoutB, class Source, class Out, class EpilogueTile, class Way>
 struct GroupedGemm {
   using Element = cutlass::bfloat16_t;
-  using Tile = cute::Shape<Extent<128>, Extent<256>, Extent<64>>;
-  using Cluster = cute::Shape<Extent<1>, Extent<2>, Extent<1>>;
+  using Tile = typename Way::Tile;
+  using Cluster = typename Way::Cluster;
   using Problem = cute::Shape<int, int, int>;
   static constexpr int kAlign = 8, kAlignOut = 16 / sizeof(Out);
 
   using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Tile, Cluster, EpilogueTile, float, float, Source,
-      RowMajor*, kAlignOut, Out, RowMajor*, kAlignOut,
-      cutlass::epilogue::PtrArrayTmaWarpSpecializedCooperative>::CollectiveOp;
+      RowMajor*, kAlignOut, Out, RowMajor*, kAlignOut, typename Way::Epilogue>::CollectiveOp;
   using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Element, LayoutA*, kAlign, Element, LayoutB*,
       kAlign, float, Tile, Cluster,
       cutlass::gemm::collective::StageCountAutoCarveout<sizeof(typename Epilogue::SharedStorage)>,
-      cutlass::gemm::KernelPtrArrayTmaWarpSpecializedCooperative>::CollectiveOp;
+      typename Way::Mainloop>::CollectiveOp;
   using Kernel =
       cutlass::gemm::kernel::GemmUniversal<cutlass::gemm::GroupProblemShape<Problem>, Mainloop, Epilogue>;
   using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
   using Order = typename Kernel::TileScheduler::RasterOrderOptions;
 
-  // The stages of 48 KiB that fit beside the epilogue; with three, tensor cores wait for memory.
+  // The stages of 32 or 48 KiB that fit beside the epilogue; with three, tensor cores wait for memory.
   static_assert(Mainloop::DispatchPolicy::Stages >= 4 && Kernel::SharedStorageSize <= kMaxSharedMemory);
   // The table (GroupTable) is written as plain numbers.
   static_assert(sizeof(typename Kernel::InternalStrideA) == 8 &&

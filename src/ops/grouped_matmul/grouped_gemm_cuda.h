@@ -27,11 +27,12 @@ void fill_weight_grad_table(cudaStream_t stream, const GroupTable& table, Groupe
                             const int32_t* offsets, const bf16* dy, const bf16* x, float* dw);
 
 /// The products of a table, by CUTLASS on tensor cores: BF16 operands with n and k multiples of 8, FP32 accumulation.
-/// Forward and data gradient write BF16; the weight gradient writes FP32, or adds to it.
-void grouped_gemm_forward(cudaStream_t stream, const GroupedScratch& scratch);
-void grouped_gemm_data_grad(cudaStream_t stream, const GroupedScratch& scratch);
+/// Forward and data gradient write BF16; the weight gradient writes FP32, or adds to it. rows_of_a_group: about, for the choice
+/// of tiles.
+void grouped_gemm_forward(cudaStream_t stream, const GroupedScratch& scratch, GroupedShape shape);
+void grouped_gemm_data_grad(cudaStream_t stream, const GroupedScratch& scratch, GroupedShape shape);
 void grouped_gemm_weight_grad(cudaStream_t stream, const GroupedScratch& scratch, GroupedShape shape,
-                              bool accumulate);
+                              double rows_of_a_group, bool accumulate);
 
 /// The same products in plain FP32 loops, for every width and type. Slow.
 void plain_grouped(cudaStream_t stream, GroupedShape shape, GroupRows rows, bool trans_w, DType type,

@@ -31,7 +31,7 @@ void grouped_matmul(Program& g, Stream stream, const GroupedMatmul& args);
 
 /// dw [E_local, N, K] += dy[group rows]^T x[group rows], f32; without accumulate dw = it. Empty groups: zero.
 /// dy [R, N] and x [R, K], f32 or bf16 each, each optionally through a row map i32 [R].
-/// Cost: 2 rows N K operations; dy, x rows and their maps and all of
+/// expected_rows: for the cost, and on a GPU for the choice of tiles: 2 rows N K operations; dy, x rows and their maps and all of
 /// offsets once, all of dw twice (once without accumulate).
 struct GroupedMatmulWeightGrad {
   Handle dy, dy_rows, x, x_rows, offsets, dw;

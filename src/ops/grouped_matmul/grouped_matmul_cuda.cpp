@@ -58,9 +58,9 @@ void grouped_matmul_cuda(const OpContext& c, const GroupedMatmul& args) {
   fill_table(stream, scratch.table, shape, groups, args.trans_w, rows, reinterpret_cast<const bf16*>(w),
              reinterpret_cast<bf16*>(y));
   if (args.trans_w)
-    grouped_gemm_forward(stream, scratch);
+    grouped_gemm_forward(stream, scratch, shape);
   else
-    grouped_gemm_data_grad(stream, scratch);
+    grouped_gemm_data_grad(stream, scratch, shape);
 }
 
 void grouped_matmul_weight_grad_cuda(const OpContext& c, const GroupedMatmulWeightGrad& args) {
@@ -84,7 +84,8 @@ void grouped_matmul_weight_grad_cuda(const OpContext& c, const GroupedMatmulWeig
   const bf16* x_in_order = in_order(stream, x, x_map, groups, shape, shape.k, behind);
   fill_weight_grad_table(stream, scratch.table, shape, offsets, dy_in_order, x_in_order, dw);
   if (!args.accumulate) zero_empty_groups(stream, shape, offsets, dw);
-  grouped_gemm_weight_grad(stream, scratch, shape, args.accumulate);
+  grouped_gemm_weight_grad(stream, scratch, shape, args.expected_rows / static_cast<double>(shape.groups),
+                           args.accumulate);
 }
 
 }  // namespace moesaic::ops
