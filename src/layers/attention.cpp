@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "comm/collectives.h"
 #include "ops/attention/attention.h"
@@ -16,6 +17,28 @@ namespace {
 
 constexpr Stream kCompute = Stream::compute, kComm = Stream::comm;
 
+/// Sequences [first, first + count) of a micro-batch, which know nothing of the others.
+struct Sequences {
+  int64_t first, count;
+};
+
+/// With a head exchange two halves, so that one is exchanged while the other is attended to.
+std::vector<Sequences> halves(const LayerSpec& spec) {
+  const int64_t B = spec.attention_batch;
+  if (!spec.exchanges_heads() || B == 1) return {{0, B}};
+  return {{0, B / 2}, {B / 2, B - B / 2}};
+}
+
+/// Their part of a tensor whose slowest dimension goes over the sequences, or over their tokens.
+Handle part(Pass& p, Handle whole, Sequences which) {
+  const Shape& shape = p.g.shape(whole);
+  const int64_t B = p.spec.attention_batch, count = div_exact(shape.numel(), B);
+  const int64_t first = div_exact(shape[0], B) * which.count;
+  return p.g.view(
+      whole, which.first * count,
+      shape.num_dims() < 3 ? Shape{first, which.count * count / first} : Shape{first, shape[1], shape[2]});
+}
+
 /// One kind of head in a row of a token-sharded tensor and in a row of a head-sharded one; in heads.
 struct HeadColumns {
   int64_t token_first;          // its first head in the token-sharded row ...
@@ -23,16 +46,16 @@ struct HeadColumns {
   std::vector<int64_t> starts;  // [n] which of its heads rank r holds first
 };
 
-/// Copies from [B, S/n, token_width heads] on every rank to [B, S, head_width heads] (to_heads), or back.
-BlockCopy head_copy(const LayerSpec& spec, const HeadColumns& c, int64_t token_width, int64_t head_width,
-                    bool to_heads) {
+/// Copies of `sequences` from [*, S/n, token_width heads] on every rank to [*, S, head_width heads] (to_heads), or back.
+BlockCopy head_copy(const LayerSpec& spec, const HeadColumns& c, int64_t sequences, int64_t token_width,
+                    int64_t head_width, bool to_heads) {
   const int64_t head = spec.model.head_dim * size_of(spec.dtype), shard = spec.S / spec.n;
   std::vector<int64_t> in_tokens, in_heads;
   for (int64_t r = 0; r < spec.n; ++r) {
     in_tokens.push_back((c.token_first + c.starts[static_cast<size_t>(r)]) * head);
     in_heads.push_back((r * shard * head_width + c.head_first) * head);
   }
-  BlockCopy copy{.outer = spec.B, .rows = shard, .width = c.count * head};
+  BlockCopy copy{.outer = sequences, .rows = shard, .width = c.count * head};
   copy.send_offset = to_heads ? in_tokens : in_heads;
   copy.recv_offset = to_heads ? in_heads : in_tokens;
   const int64_t token_pitch = token_width * head, head_pitch = head_width * head;
@@ -49,47 +72,70 @@ std::vector<int64_t> starts(int64_t n, int64_t heads) {
   return first;
 }
 
-/// attn [B, S, H/n heads] <-> attn_x [B, S/n, H heads].
-void exchange_heads(Pass& p, Handle from, Handle to, bool to_heads, const std::string& what) {
+/// attn [B, S, H/n heads] <-> attn_x [B, S/n, H heads], of some sequences.
+void exchange_heads(Pass& p, Sequences which, Handle from, Handle to, bool to_heads,
+                    const std::string& what) {
   const int64_t H = p.spec.model.num_heads, Hl = p.spec.local_heads;
   const HeadColumns columns{0, 0, Hl, starts(p.spec.n, H)};
-  comm::all_to_all_blocks(p.g, kComm, *p.spec.groups.n, from, to,
-                          {head_copy(p.spec, columns, H, Hl, to_heads)}, what);
+  comm::all_to_all_blocks(p.g, kComm, *p.spec.groups.n, part(p, from, which), part(p, to, which),
+                          {head_copy(p.spec, columns, which.count, H, Hl, to_heads)}, what);
 }
 
-/// qkv [B, S/n, (H + 2G) heads] -> qkv_x [B, S, (Hl + 2 Gl) heads].
-void exchange_qkv(Pass& p, Handle qkv, Handle qkv_x) {
+/// qkv [B, S/n, (H + 2G) heads] -> qkv_x [B, S, (Hl + 2 Gl) heads], of some sequences.
+void exchange_qkv(Pass& p, Sequences which, Handle qkv, Handle qkv_x) {
   const auto& s = p.spec;
   const int64_t H = s.model.num_heads, G = s.model.num_kv_heads, Hl = s.local_heads, Gl = s.local_kv_heads;
   std::vector<BlockCopy> copies;
   for (const HeadColumns& c : {HeadColumns{0, 0, Hl, starts(s.n, H)}, HeadColumns{H, Hl, Gl, starts(s.n, G)},
                                HeadColumns{H + G, Hl + Gl, Gl, starts(s.n, G)}})
-    copies.push_back(head_copy(s, c, H + 2 * G, Hl + 2 * Gl, true));
-  comm::all_to_all_blocks(p.g, kComm, *s.groups.n, qkv, qkv_x, std::move(copies), "qkv");
+    copies.push_back(head_copy(s, c, which.count, H + 2 * G, Hl + 2 * Gl, true));
+  comm::all_to_all_blocks(p.g, kComm, *s.groups.n, part(p, qkv, which), part(p, qkv_x, which),
+                          std::move(copies), "qkv");
 }
 
-/// d_qkv_x [B, S, (Hl + 2 Gl) heads] -> d_qkv [B, S/n, (H + 2G) heads], copies of repeated key/value heads summed.
-void return_d_qkv(Pass& p, Handle d_qkv_x, Handle d_qkv) {
-  const auto& s = p.spec;
-  const int64_t H = s.model.num_heads, G = s.model.num_kv_heads, Hl = s.local_heads, Gl = s.local_kv_heads;
-  const int64_t num_copies = std::max<int64_t>(s.n / G, 1), wide = G * num_copies;
-  const Handle to =
-      num_copies == 1 ? d_qkv : p.temp("d_qkv_copies", {s.T, (H + 2 * wide) * s.model.head_dim});
-  std::vector<BlockCopy> copies;
-  for (const HeadColumns& c :
-       {HeadColumns{0, 0, Hl, starts(s.n, H)}, HeadColumns{H, Hl, Gl, starts(s.n, wide)},
-        HeadColumns{H + wide, Hl + Gl, Gl, starts(s.n, wide)}})
-    copies.push_back(head_copy(s, c, H + 2 * wide, Hl + 2 * Gl, false));
-  comm::all_to_all_blocks(p.g, kComm, *s.groups.n, d_qkv_x, to, std::move(copies), "d_qkv");
-  if (num_copies > 1)
-    ops::sum_kv_copies(p.g, kCompute,
-                       {.x = to,
-                        .y = d_qkv,
-                        .num_heads = H,
-                        .num_kv_heads = G,
-                        .num_copies = num_copies,
-                        .head_dim = s.model.head_dim});
-}
+/// The way back of d_qkv: where there are more ranks than key/value heads, copies of these come back, and are summed.
+class DqkvReturn {
+ public:
+  DqkvReturn(Pass& p, Handle d_qkv)
+      : p_(p),
+        d_qkv_(d_qkv),
+        num_copies_(std::max<int64_t>(p.spec.n / p.spec.model.num_kv_heads, 1)),
+        heads_(p.spec.model.num_heads),
+        wide_(p.spec.model.num_kv_heads * num_copies_),
+        to_(num_copies_ == 1
+                ? d_qkv
+                : p.temp("d_qkv_copies", {p.spec.T, (heads_ + 2 * wide_) * p.spec.model.head_dim})) {}
+
+  /// d_qkv_x [B, S, (Hl + 2 Gl) heads] of some sequences, to [B, S/n, (H + 2 G) heads].
+  void send(Sequences which, Handle d_qkv_x) {
+    const auto& s = p_.spec;
+    const int64_t Hl = s.local_heads, Gl = s.local_kv_heads;
+    std::vector<BlockCopy> copies;
+    for (const HeadColumns& c :
+         {HeadColumns{0, 0, Hl, starts(s.n, heads_)}, HeadColumns{heads_, Hl, Gl, starts(s.n, wide_)},
+          HeadColumns{heads_ + wide_, Hl + Gl, Gl, starts(s.n, wide_)}})
+      copies.push_back(head_copy(s, c, which.count, heads_ + 2 * wide_, Hl + 2 * Gl, false));
+    comm::all_to_all_blocks(p_.g, kComm, *s.groups.n, part(p_, d_qkv_x, which), part(p_, to_, which),
+                            std::move(copies), "d_qkv");
+  }
+  /// Once all have been sent.
+  void finish() {
+    if (num_copies_ > 1)
+      ops::sum_kv_copies(p_.g, kCompute,
+                         {.x = to_,
+                          .y = d_qkv_,
+                          .num_heads = heads_,
+                          .num_kv_heads = p_.spec.model.num_kv_heads,
+                          .num_copies = num_copies_,
+                          .head_dim = p_.spec.model.head_dim});
+  }
+
+ private:
+  Pass& p_;
+  Handle d_qkv_;
+  int64_t num_copies_, heads_, wide_;
+  Handle to_;
+};
 
 struct Weights {
   explicit Weights(Pass& p)
@@ -143,7 +189,8 @@ void rotate(Pass& p, const Weights& w, Handle qkv, Handle qkv_x) {
                         .eps = static_cast<float>(m.norm_eps),
                         .factors = p.spec.rope_factors(),
                         .scale = p.spec.rope_scale()});
-  if (exchange) exchange_qkv(p, rotated, qkv_x);
+  if (!exchange) return;
+  for (const Sequences which : halves(p.spec)) exchange_qkv(p, which, rotated, qkv_x);
 }
 
 /// Where each token's document starts; absent when a sequence is always one document, which attention does faster.
@@ -151,12 +198,13 @@ Handle doc_start(Pass& p) {
   return p.spec.packed_documents ? BatchLayout(p.spec).doc_start(p.g, p.slots) : Handle{};
 }
 
-void attend(Pass& p, Handle qkv_x, Handle attn, Handle lse) {
+void attend(Pass& p, Sequences which, Handle qkv_x, Handle attn, Handle lse) {
+  const Handle starts = doc_start(p);
   ops::attention_forward(p.g, kCompute,
-                         {.qkv = qkv_x,
-                          .doc_start = doc_start(p),
-                          .o = attn,
-                          .lse = lse,
+                         {.qkv = part(p, qkv_x, which),
+                          .doc_start = starts ? part(p, starts, which) : starts,
+                          .o = part(p, attn, which),
+                          .lse = part(p, lse, which),
                           .num_heads = p.spec.local_heads,
                           .num_kv_heads = p.spec.local_kv_heads,
                           .head_dim = p.spec.model.head_dim});
@@ -175,14 +223,17 @@ Handle rebuilt_qkv_x(Pass& p, const Weights& w, Handle hidden) {
 Handle rebuilt_attn(Pass& p, const Weights& w, Handle hidden) {
   return p.acts.need("attn", [&](Handle x) {
     const Shape statistics = p.acts.shape("lse");
-    attend(p, rebuilt_qkv_x(p, w, hidden), x, p.g.temp("lse_again", DType::f32, statistics));
+    const Handle qkv_x = rebuilt_qkv_x(p, w, hidden), lse = p.g.temp("lse_again", DType::f32, statistics);
+    for (const Sequences which : halves(p.spec)) attend(p, which, qkv_x, x, lse);
   });
 }
 Handle rebuilt_attn_x(Pass& p, const Weights& w, Handle hidden) {
   const auto& s = p.spec;
   const Handle attn = rebuilt_attn(p, w, hidden);
   if (!s.exchanges_heads()) return p.g.view(attn, 0, {s.T, s.local_heads * s.model.head_dim});
-  return p.acts.need("attn_x", [&](Handle x) { exchange_heads(p, attn, x, false, "attn again"); });
+  return p.acts.need("attn_x", [&](Handle x) {
+    for (const Sequences which : halves(s)) exchange_heads(p, which, attn, x, false, "attn again");
+  });
 }
 
 void project_output(Pass& p, const Weights& w, Handle attn_x, Handle attn_out) {
@@ -249,10 +300,14 @@ Handle attention_forward(Pass& p, Handle hidden) {
   const Handle qkv = p.acts.make("qkv"), qkv_x = p.acts.make("qkv_x");
   project(p, w, ln1_out, qkv);
   rotate(p, w, qkv, qkv_x);
-  const Handle attn = p.acts.make("attn");
-  attend(p, qkv_x, attn, p.acts.make("lse"));
-  Handle attn_x = p.g.view(attn, 0, {p.spec.T, p.spec.local_heads * p.spec.model.head_dim});
-  if (p.spec.exchanges_heads()) exchange_heads(p, attn, attn_x = p.acts.make("attn_x"), false, "attn");
+  const bool exchange = p.spec.exchanges_heads();
+  const Handle attn = p.acts.make("attn"), lse = p.acts.make("lse");
+  const Handle attn_x = exchange ? p.acts.make("attn_x")
+                                 : p.g.view(attn, 0, {p.spec.T, p.spec.local_heads * p.spec.model.head_dim});
+  for (const Sequences which : halves(p.spec)) {
+    attend(p, which, qkv_x, attn, lse);
+    if (exchange) exchange_heads(p, which, attn, attn_x, false, "attn");
+  }
   const Handle attn_out = p.temp("attn_out", {p.spec.T, p.spec.model.hidden});
   project_output(p, w, attn_x, attn_out);
   return attn_out;
@@ -279,7 +334,7 @@ void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden
   Handle d_attn = p.g.view(d_attn_x, 0, {B, s.S, s.local_heads * m.head_dim});
   if (s.exchanges_heads()) {
     d_attn = p.temp("d_attn", {B, s.S, s.local_heads * m.head_dim});
-    exchange_heads(p, d_attn_x, d_attn, true, "d_attn");
+    for (const Sequences which : halves(s)) exchange_heads(p, which, d_attn_x, d_attn, true, "d_attn");
   }
   // Under that exchange: weight gradients that wait, and what is rebuilt without communication.
   p.queue.drain();
@@ -289,19 +344,25 @@ void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden
   const Handle attn_x = rebuilt_attn_x(p, w, hidden), lse = p.acts.kept("lse");
 
   const Handle d_qkv_x = p.temp("d_qkv_x", {B, s.S, s.local_qkv_width()});
-  ops::attention_backward(p.g, kCompute,
-                          {.d_o = d_attn,
-                           .qkv = qkv_x,
-                           .o = attn,
-                           .lse = lse,
-                           .doc_start = doc_start(p),
-                           .d_qkv = d_qkv_x,
-                           .num_heads = s.local_heads,
-                           .num_kv_heads = s.local_kv_heads,
-                           .head_dim = m.head_dim,
-                           .tuning = {.deterministic = s.deterministic}});
-  Handle d_qkv = p.g.view(d_qkv_x, 0, {s.T, s.local_qkv_width()});
-  if (s.exchanges_heads()) return_d_qkv(p, d_qkv_x, d_qkv = p.temp("d_qkv", {s.T, s.qkv_width()}));
+  const Handle d_qkv = s.exchanges_heads() ? p.temp("d_qkv", {s.T, s.qkv_width()})
+                                           : p.g.view(d_qkv_x, 0, {s.T, s.local_qkv_width()});
+  const Handle starts = doc_start(p);
+  std::optional<DqkvReturn> back;
+  if (s.exchanges_heads()) back.emplace(p, d_qkv);
+  for (const Sequences which : halves(s)) {
+    ops::attention_backward(p.g, kCompute,
+                            {.d_o = part(p, d_attn, which),
+                             .qkv = part(p, qkv_x, which),
+                             .o = part(p, attn, which),
+                             .lse = part(p, lse, which),
+                             .doc_start = starts ? part(p, starts, which) : starts,
+                             .d_qkv = part(p, d_qkv_x, which),
+                             .num_heads = s.local_heads,
+                             .num_kv_heads = s.local_kv_heads,
+                             .head_dim = m.head_dim,
+                             .tuning = {.deterministic = s.deterministic}});
+    if (back) back->send(which, d_qkv_x);
+  }
   p.queue.push([&p, &m, d_ln2_in, attn_x, HA] {
     ops::matmul(p.g, kCompute,
                 {.a = d_ln2_in,
@@ -310,7 +371,10 @@ void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden
                  .trans_a = true,
                  .accumulate = p.adds});
   });
-  if (s.exchanges_heads()) p.queue.drain();  // under that exchange
+  if (back) {
+    p.queue.drain();  // under that exchange
+    back->finish();
+  }
   if (m.attention_bias)
     ops::bias_backward(p.g, kCompute, d_ln2_in, p.added_grad("attention.o_bias", {m.hidden}));
 
