@@ -26,35 +26,35 @@ double check(const Program& g, const Args& args, std::initializer_list<Handle> o
 
 }  // namespace
 
-void attention_forward(Program& g, Stream stream, const AttentionForward& given) {
-  AttentionForward args = given;
+void attention_forward(Program& g, Stream stream, const AttentionForward& args) {
   const double products = check(g, args, {args.o});
+  AttentionForward with_scratch = args;
   if (g.device() == DeviceKind::cuda)
-    args.scratch = scratch(g, "attention_forward", attention_forward_scratch(g, args));
+    with_scratch.scratch = scratch(g, "attention_forward", attention_forward_scratch(g, args));
   g.add({.name = "attention_forward",
          .streams = {stream},
-         .accesses =
-             accesses({in(args.qkv), in(args.doc_start), out(args.o), out(args.lse), out(args.scratch)}),
+         .accesses = accesses(
+             {in(args.qkv), in(args.doc_start), out(args.o), out(args.lse), out(with_scratch.scratch)}),
          .cost = {.work = Work::attention,
                   .operations = 2 * products,
                   .bytes = bytes_of(g, {args.qkv, args.doc_start, args.o, args.lse}),
                   .m = g.shape(args.qkv)[1],
                   .n = args.num_heads,
                   .k = args.head_dim},
-         .run = body(g, attention_forward_cpu, attention_forward_cuda, args)});
+         .run = body(g, attention_forward_cpu, attention_forward_cuda, with_scratch)});
 }
 
-void attention_backward(Program& g, Stream stream, const AttentionBackward& given) {
-  AttentionBackward args = given;
+void attention_backward(Program& g, Stream stream, const AttentionBackward& args) {
   const double products = check(g, args, {args.o, args.d_o});
   MOESAIC_CHECK(g.dtype(args.d_qkv) == g.dtype(args.qkv) &&
                 g.shape(args.d_qkv).numel() == g.shape(args.qkv).numel());
+  AttentionBackward with_scratch = args;
   if (g.device() == DeviceKind::cuda)
-    args.scratch = scratch(g, "attention_backward", attention_backward_scratch(g, args));
+    with_scratch.scratch = scratch(g, "attention_backward", attention_backward_scratch(g, args));
   g.add({.name = "attention_backward",
          .streams = {stream},
          .accesses = accesses({in(args.d_o), in(args.qkv), in(args.o), in(args.lse), in(args.doc_start),
-                               out(args.d_qkv), out(args.scratch)}),
+                               out(args.d_qkv), out(with_scratch.scratch)}),
          .cost = {.work = Work::attention,
                   .operations = 5 * products,
                   .bytes = bytes_of(g, {args.d_o, args.qkv, args.o, args.lse, args.doc_start, args.d_qkv}),
@@ -62,7 +62,7 @@ void attention_backward(Program& g, Stream stream, const AttentionBackward& give
                   .n = args.num_heads,
                   .k = args.head_dim,
                   .adds = true},
-         .run = body(g, attention_backward_cpu, attention_backward_cuda, args)});
+         .run = body(g, attention_backward_cpu, attention_backward_cuda, with_scratch)});
 }
 
 }  // namespace moesaic::ops

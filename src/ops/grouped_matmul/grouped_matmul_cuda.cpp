@@ -10,6 +10,8 @@
 //   FC1's weight gradient       3.85 TFLOP   5.2 ms    0.94 + 0.13 + 2 x 3.76 GB (f32)    2.04 ms
 //   FC2's weight gradient       1.92 TFLOP   2.6 ms    0.13 + 0.47 + 2 x 1.88 GB          1.04 ms
 // A gather in front moves 2 x 0.13 GB: 0.06 ms.
+#include <algorithm>
+
 #include "ops/grouped_matmul/grouped_gemm_cuda.h"
 #include "ops/grouped_matmul/grouped_matmul_bodies.h"
 
@@ -22,9 +24,8 @@ const int32_t* map_or_null(const OpContext& c, Handle map) {
 
 /// TMA takes addresses of 16 bytes; tensors of a program lie so unless they begin inside another one.
 bool are_aligned(std::initializer_list<const void*> addresses) {
-  for (const void* p : addresses)
-    if (reinterpret_cast<uintptr_t>(p) % 16 != 0) return false;
-  return true;
+  return std::ranges::all_of(addresses,
+                             [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; });
 }
 
 /// The rows of x in their order: x itself, or gathered to `to`.

@@ -80,6 +80,7 @@ std::vector<cublasLtMatmulAlgo_t> guesses(cublasLtHandle_t handle, const Key& ke
                        "cuBLASLt has no algorithm for a product of {} x {} x {} ({}, {}): {}", key.m, key.n,
                        key.k, name_of(key.type), name_of(key.out_type), cublasLtGetStatusString(status));
   std::vector<cublasLtMatmulAlgo_t> algorithms;
+  algorithms.reserve(found.size());
   for (int i = 0; i < num_found; ++i) algorithms.push_back(found[static_cast<size_t>(i)].algo);
   return algorithms;
 }
