@@ -11,7 +11,8 @@ namespace moesaic {
 enum class DeviceKind { cpu, null, cuda, sim };
 enum class AttentionStrategy { sp, batch, tp };
 enum class ExpertStrategy { ep, tp };
-enum class Dispatch { automatic, a2a, ag_rs };  // TOML: "auto", "a2a", "ag_rs"
+enum class Dispatch { automatic, a2a, ag_rs };      // TOML: "auto", "a2a", "ag_rs"
+enum class OverlapMode { automatic, none, parts };  // TOML: "auto", "none", "parts"
 enum class Rebuild { none, selective, full };
 enum class OverflowPolicy { repeat, drop, stop };
 enum class ScoreFunction { softmax, sigmoid, sparsemixer };
@@ -96,6 +97,7 @@ struct LayoutConfig {
   AttentionStrategy attention = AttentionStrategy::sp;
   ExpertStrategy experts = ExpertStrategy::ep;
   Dispatch dispatch = Dispatch::automatic;
+  OverlapMode overlap = OverlapMode::automatic;
   Rebuild rebuild = Rebuild::none;
   double rows_factor = 2.0;  // bound on the rows of a rank's experts, in units of T*K; exact (1) when e = 1
   OverflowPolicy on_overflow = OverflowPolicy::repeat;

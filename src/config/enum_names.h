@@ -29,6 +29,10 @@ struct EnumNames<Dispatch> {
   static constexpr std::array<std::string_view, 3> value{"auto", "a2a", "ag_rs"};
 };
 template <>
+struct EnumNames<OverlapMode> {
+  static constexpr std::array<std::string_view, 3> value{"auto", "none", "parts"};
+};
+template <>
 struct EnumNames<Rebuild> {
   static constexpr std::array<std::string_view, 3> value{"none", "selective", "full"};
 };

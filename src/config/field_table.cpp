@@ -120,6 +120,8 @@ void add_layout(Table& t, LayoutConfig& l) {
   t.add("layout.attention", l.attention, "how n ranks share attention");
   t.add("layout.experts", l.experts, "how ranks share the experts");
   t.add("layout.dispatch", l.dispatch, "how tokens reach their experts; auto: from the tuning file");
+  t.add("layout.overlap", l.overlap,
+        "parts: ops beside an exchange run in two, one of which does not need it; auto: on GPUs");
   t.add("layout.rebuild", l.rebuild, "which activations the backward rebuilds instead of keeping");
   t.add("layout.rows_factor", l.rows_factor, "bound on the rows of a rank's experts, in units of T*K",
         whole(1, kMaxCount));

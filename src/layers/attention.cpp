@@ -22,10 +22,10 @@ struct Sequences {
   int64_t first, count;
 };
 
-/// With a head exchange two halves, so that one is exchanged while the other is attended to.
+/// Two halves where one may be exchanged while the other is attended to.
 std::vector<Sequences> halves(const LayerSpec& spec) {
   const int64_t B = spec.attention_batch;
-  if (!spec.exchanges_heads() || B == 1) return {{0, B}};
+  if (!spec.exchanges_heads() || !spec.in_parts() || B == 1) return {{0, B}};
   return {{0, B / 2}, {B / 2, B - B / 2}};
 }
 

@@ -22,7 +22,7 @@ void for_each_table(const LayerSpec& spec, Dispatched& d, const F& f) {
   f(d.row_recv, "row_recv");
   f(d.row_slot, "row_slot");
   f(d.slot_row, "slot_row");
-  if (spec.e > 1) {
+  if (receives_in_parts(spec)) {
     f(d.own_ends, "own_ends");
     f(d.own_token, "own_token");
   }
@@ -58,7 +58,7 @@ void add_dispatch_activations(ActivationTable& table, const LayerSpec& s) {
   ints("row_recv", "R", {s.max_rows});
   ints("row_slot", "R", {s.max_rows});
   ints("slot_row", "eT K", {slots / K, K});
-  if (s.e > 1) {
+  if (receives_in_parts(s)) {
     ints("own_ends", "E/e", {s.num_local_experts});
     ints("own_token", "R", {s.max_rows});
   }
@@ -145,7 +145,7 @@ void return_rows(Pass& p, const Dispatched& d, Handle rows, Handle add, Handle y
   }
   // A token's rows on this rank first, so that it returns once.
   const Handle sums = p.temp("sums " + what, {s.max_recv, width});
-  if (returns_in_parts(s)) {
+  if (s.ag_rs()) {
     const auto sum_tokens = [&](int64_t first, int64_t count) {  // of the group
       if (count == 0) return;
       const int64_t K = s.model.top_k;
@@ -156,14 +156,15 @@ void return_rows(Pass& p, const Dispatched& d, Handle rows, Handle add, Handle y
            .y = p.g.view(sums, first * width, {count, width}),
            .expected_rows = s.expected_rows() * static_cast<double>(count) / static_cast<double>(s.e * s.T)});
     };
-    const int64_t own = s.e_rank * s.T, behind = own + s.T;
-    sum_tokens(0, own);
-    sum_tokens(behind, s.e * s.T - behind);
+    const int64_t all = s.e * s.T, own = s.e_rank * s.T, behind = own + s.T;
+    const bool in_parts = returns_in_parts(s);
+    sum_tokens(0, in_parts ? own : all);
+    if (in_parts) sum_tokens(behind, all - behind);
     // Moved, then summed here: copies take no multiprocessor from what runs meanwhile.
     const Handle others = p.temp("others " + what, {(s.e - 1) * s.T, width});
     comm::exchange_parts(p.g, kComm, *s.groups.e, sums, others, what);
     meanwhile();
-    sum_tokens(own, s.T);
+    if (in_parts) sum_tokens(own, s.T);
     return ops::sum_parts(p.g, kCompute,
                           {.own = p.g.view(sums, own * width, {s.T, width}),
                            .others = others,

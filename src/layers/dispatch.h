@@ -15,7 +15,7 @@ namespace moesaic {
 struct Dispatched {
   Handle group_indices, group_weights;                                    // [e T, K] i32, f32
   Handle offsets, row_recv, row_slot, slot_row;                           // rows of this rank's experts
-  Handle own_ends, own_token;                                             // e > 1: those of its own tokens
+  Handle own_ends, own_token;                                             // in parts: those of its own tokens
   Handle send_token, send_offsets, recv_offsets, recv_token, token_send;  // a2a only
 };
 
@@ -33,9 +33,13 @@ template <class Make>
 Handle receive_buffer(const LayerSpec& spec, Handle x, Make&& make) {
   return spec.e == 1 ? x : make();
 }
+/// Whether products of received tokens are made for the rank's own tokens first.
+inline bool receives_in_parts(const LayerSpec& spec) {
+  return spec.e > 1 && spec.in_parts();
+}
 /// Whether return_rows sends the sums of other ranks' tokens before it needs the rows of this rank's own.
 inline bool returns_in_parts(const LayerSpec& spec) {
-  return spec.ag_rs();
+  return spec.ag_rs() && spec.in_parts();
 }
 /// Records y [T, W] = add [T, W] + sum over each token's expert rows, wherever they are. rows [R, W]; `add` optional.
 /// `meanwhile` records what does not depend on it, once communication is under way; if it returns in parts, also the rows of own

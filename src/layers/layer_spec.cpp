@@ -11,6 +11,11 @@ Dispatch resolve_dispatch(const LayoutConfig& layout, int64_t top_k, int64_t e) 
   return 4 * top_k <= 3 * e ? Dispatch::a2a : Dispatch::ag_rs;
 }
 
+OverlapMode resolve_overlap(OverlapMode overlap, DeviceKind device) {
+  if (overlap != OverlapMode::automatic) return overlap;
+  return device == DeviceKind::cuda ? OverlapMode::parts : OverlapMode::none;
+}
+
 Axis scope_axis(BalanceScope scope) {
   return scope == BalanceScope::global ? Axis::stage : Axis::n;
 }
@@ -51,6 +56,7 @@ LayerSpec make_layer_spec(const Config& config, const Mesh& mesh, int64_t rank, 
                  .tokens_per_step = config.train.global_batch * S};
   spec.layout.e = e;
   spec.layout.dispatch = resolve_dispatch(config.layout, model.top_k, e);
+  spec.layout.overlap = resolve_overlap(config.layout.overlap, config.run.device);
   spec.max_recv = spec.a2a() ? std::min(e * spec.T, spec.max_rows) : e * spec.T;
   switch (config.balance.scope) {
     case BalanceScope::sequence:

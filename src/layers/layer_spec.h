@@ -23,7 +23,7 @@ struct LayerGroups {
 struct LayerSpec {
   ModelConfig model;
   BalanceConfig balance;
-  LayoutConfig layout;  // dispatch is never automatic here, e is never 0
+  LayoutConfig layout;  // dispatch and overlap are never automatic here, e is never 0
   LayerGroups groups;
   ExpertPlacement placement;
   DType dtype;            // of parameters and activations
@@ -44,6 +44,8 @@ struct LayerSpec {
   int64_t scopes_per_step;  // over all replicas and micro-batches of a step
   int64_t tokens_per_step;
 
+  /// Whether what stands beside an exchange is made in two parts, one of which runs under it.
+  bool in_parts() const { return layout.overlap == OverlapMode::parts; }
   bool exchanges_heads() const { return n > 1 && layout.attention == AttentionStrategy::sp; }
   bool a2a() const { return e > 1 && layout.dispatch == Dispatch::a2a; }
   bool ag_rs() const { return e > 1 && layout.dispatch == Dispatch::ag_rs; }
@@ -61,6 +63,9 @@ struct LayerSpec {
 
 /// Which dispatch `automatic` means without a tuning file: a2a if K <= 0.75 e, else ag_rs (the paper's figure 7).
 Dispatch resolve_dispatch(const LayoutConfig& layout, int64_t top_k, int64_t e);
+
+/// What `automatic` means: parts on a GPU; none elsewhere, where a rank does one thing at a time.
+OverlapMode resolve_overlap(OverlapMode overlap, DeviceKind device);
 
 /// The spec of a rank. `rows_factor` replaces layout.rows_factor (it grows when routing passes the bound).
 LayerSpec make_layer_spec(const Config& config, const Mesh& mesh, int64_t rank, const LayerGroups& groups,

@@ -98,7 +98,7 @@ void product(Pass& p, const Experts& w, const Dispatched& d, Part part, ops::Gro
 /// (recv): their part runs meanwhile.
 void product_of_tokens(Pass& p, const Experts& w, const Dispatched& d, Handle x, Handle recv,
                        ops::GroupedMatmul args) {
-  const bool in_parts = p.spec.e > 1;
+  const bool in_parts = receives_in_parts(p.spec);
   if (in_parts) {
     args.x = x;
     args.x_rows = d.own_token;

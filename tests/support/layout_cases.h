@@ -61,6 +61,10 @@ inline const std::vector<CaseOption>& case_options() {
          c.config.train.global_batch = std::max<int64_t>(16, micro_batches * sequences);
          c.config.train.micro_batch = c.config.train.global_batch / micro_batches;
        }},
+      {"overlap",
+       false,
+       {"none", "parts"},
+       [](C& c, int v) { c.config.layout.overlap = v ? OverlapMode::parts : OverlapMode::none; }},
       {"kv_heads",
        false,
        {"8", "2", "1"},

@@ -1,4 +1,4 @@
-// Which dispatch `auto` means where no tuning file says.
+// What `auto` means: which dispatch where no tuning file says, and which overlap.
 #include "layers/layer_spec.h"
 
 #include <gtest/gtest.h>
@@ -22,6 +22,15 @@ TEST(ResolveDispatch, AutoIsAllToAllWhileATokenGoesToThreeQuartersOfTheRanksAtMo
 TEST(ResolveDispatch, WhatIsAskedForStays) {
   for (const Dispatch asked : {Dispatch::a2a, Dispatch::ag_rs})
     for (const int64_t top_k : {1, 8}) EXPECT_EQ(resolve_dispatch({.dispatch = asked}, top_k, 8), asked);
+}
+
+TEST(ResolveOverlap, AutoIsPartsWhereStreamsRunBesideEachOther) {
+  EXPECT_EQ(resolve_overlap(OverlapMode::automatic, DeviceKind::cuda), OverlapMode::parts);
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::null})
+    EXPECT_EQ(resolve_overlap(OverlapMode::automatic, device), OverlapMode::none);
+  for (const OverlapMode asked : {OverlapMode::none, OverlapMode::parts})
+    for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda})
+      EXPECT_EQ(resolve_overlap(asked, device), asked);
 }
 
 }  // namespace

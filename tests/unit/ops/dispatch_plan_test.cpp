@@ -160,8 +160,9 @@ void expect_exchange(const Group& g, const std::vector<Planned>& all) {
       const int32_t to = all[r].recv_offsets[p];
       ASSERT_EQ(count, all[r].recv_offsets[p + 1] - to) << p << " to " << r;
       for (int32_t i = 0; i < count; ++i) {
-        const int32_t token = all[p].send_token[static_cast<size_t>(first + i)];
-        EXPECT_EQ(static_cast<int64_t>(p) * g.T + token, all[r].recv_token[static_cast<size_t>(to + i)]);
+        const int32_t token = all[p].send_token[static_cast<size_t>(first) + static_cast<size_t>(i)];
+        EXPECT_EQ(static_cast<int64_t>(p) * g.T + token,
+                  all[r].recv_token[static_cast<size_t>(to) + static_cast<size_t>(i)]);
         EXPECT_EQ(all[p].token_send[static_cast<size_t>(token) * all.size() + r], first + i);
         EXPECT_TRUE(i == 0 || all[p].send_token[static_cast<size_t>(first + i - 1)] < token);
       }
