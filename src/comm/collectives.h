@@ -22,7 +22,8 @@ void reduce_scatter(Program& g, Stream stream, Communicator& group, Handle send,
 void reduce_scatter_in_place(Program& g, Stream stream, Communicator& group, Handle whole,
                              const std::string& what);
 /// The moving half of a reduce_scatter: recv [(size - 1) * count] = the other ranks' part for me of their send
-/// [size * count], in rank order. ops::sum_parts is the other half.
+/// [size * count], in rank order. This rank's own part is not read, and may be written meanwhile. ops::sum_parts is the other
+/// half.
 void exchange_parts(Program& g, Stream stream, Communicator& group, Handle send, Handle recv,
                     const std::string& what);
 /// recv = sum of everybody's send.
