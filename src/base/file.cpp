@@ -16,6 +16,7 @@ namespace moesaic {
 namespace {
 
 constexpr size_t kBufferBytes = 256 << 10;
+constexpr size_t kDirectBytes = 1 << 20;  // more at once, as the writer waits for the disk each time
 
 class Descriptor {
  public:
@@ -117,10 +118,20 @@ std::string read_file(const std::string& path, int64_t max_bytes) {
   }
 }
 
-AtomicFile::AtomicFile(std::string path)
-    : files_(file_system()), path_(std::move(path)), temporary_(path_ + ".tmp") {
-  buffer_.reserve(kBufferBytes);
-  file_ = files_.open(temporary_, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+AtomicFile::AtomicFile(std::string path, Caching caching)
+    : files_(file_system()),
+      path_(std::move(path)),
+      temporary_(path_ + ".tmp"),
+      capacity_(caching == Caching::direct ? kDirectBytes : kBufferBytes),
+      buffer_(new (std::align_val_t{kBufferAlignment}) std::byte[capacity_]) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC;
+  if (caching == Caching::direct) {
+    file_ = files_.open(temporary_, kFlags | O_DIRECT, 0666);
+    direct_ = file_ >= 0;
+  }
+  // A file system without such a way says EINVAL.
+  if (caching == Caching::page_cache || (file_ < 0 && errno == EINVAL))
+    file_ = files_.open(temporary_, kFlags, 0666);
   if (file_ < 0) fail_errno("create", temporary_);
 }
 
@@ -136,32 +147,57 @@ void AtomicFile::remove_temporary() {
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   MOESAIC_CHECK(file_ >= 0, "{} is committed already", path_);
-  if (buffer_.size() + bytes.size() > kBufferBytes) flush();
-  if (bytes.size() > kBufferBytes) {
-    write_out(bytes);
-  } else {
-    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
-  }
   size_ += static_cast<int64_t>(bytes.size());
+  while (!bytes.empty()) {
+    if (!direct_ && filled_ == 0 && bytes.size() >= capacity_) return write_out(bytes);
+    const auto part = bytes.first(std::min(bytes.size(), capacity_ - filled_));
+    std::ranges::copy(part, buffer_.get() + filled_);
+    filled_ += part.size();
+    if (filled_ == capacity_) flush();
+    bytes = bytes.subspan(part.size());
+  }
 }
 
 void AtomicFile::flush() {
-  write_out(buffer_);
-  buffer_.clear();
+  write_out(std::span(buffer_.get(), std::exchange(filled_, 0)));
 }
 
 void AtomicFile::write_out(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t done = files_.write(file_, bytes.data(), bytes.size());
     if (done < 0 && errno == EINTR) continue;
+    if (done < 0 && errno == EINVAL && direct_) {
+      leave_direct();
+      continue;
+    }
     if (done < 0) fail_errno("write", path_);
     bytes = bytes.subspan(static_cast<size_t>(done));
   }
 }
 
+// The disk's blocks are larger than what was moved, or a write that fell short left a place between two of them.
+void AtomicFile::leave_direct() {
+  direct_ = false;
+  files_.close(std::exchange(file_, -1));
+  file_ = files_.open(temporary_, O_WRONLY | O_APPEND);
+  if (file_ >= 0) return;
+  const std::error_code code(errno, std::generic_category());
+  remove_temporary();
+  fail_system("open again", temporary_, code);
+}
+
+void AtomicFile::finish() {
+  const auto padded = direct_ ? static_cast<size_t>(round_up(static_cast<int64_t>(filled_), kBufferAlignment)) : filled_;
+  if (padded == filled_) return flush();
+  std::fill(buffer_.get() + filled_, buffer_.get() + padded, std::byte{0});
+  filled_ = padded;
+  flush();
+  if (files_.truncate(file_, static_cast<off_t>(size_)) != 0) fail_errno("cut to its size", path_);
+}
+
 void AtomicFile::commit() {
   MOESAIC_CHECK(file_ >= 0, "{} is committed already", path_);
-  flush();
+  finish();
   if (files_.fsync(file_) != 0) fail_errno("bring to the disk", path_);
   publish();
   sync_folder(folder_of(path_));
@@ -169,7 +205,7 @@ void AtomicFile::commit() {
 
 void AtomicFile::commit_unsynced() {
   MOESAIC_CHECK(file_ >= 0, "{} is committed already", path_);
-  flush();
+  finish();
   publish();
 }
 

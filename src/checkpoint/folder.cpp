@@ -46,11 +46,17 @@ std::vector<Candidate> candidates_in(const std::string& folder) {
   return all;
 }
 
+/// IoError if the checkpoint is not whole.
+Manifest manifest_of(const std::string& path, int64_t step) {
+  Manifest manifest = read_manifest(path);
+  require<IoError>(manifest.step == step, "{} holds step {}: it was renamed", path, manifest.step);
+  return manifest;
+}
+
 /// Why the checkpoint is not whole; empty if it is.
 std::string damage_of(const std::string& path, int64_t step) {
   try {
-    const Manifest manifest = read_manifest(path);
-    if (manifest.step != step) return fmt::format("{} holds step {}: it was renamed", path, manifest.step);
+    manifest_of(path, step);
     return "";
   } catch (const IoError& error) {
     return error.what();
@@ -78,16 +84,24 @@ LatestCheckpoint find_latest_checkpoint(const std::string& folder, int64_t befor
   return latest;
 }
 
-void prune_checkpoints(const std::string& folder, int64_t keep_last) {
+void prune_checkpoints(const std::string& folder, int64_t keep_last, KnownManifests& known) {
   MOESAIC_CHECK(keep_last >= 1, "{}", keep_last);
-  int64_t kept = 0;
+  KnownManifests kept;
   for (const auto& [step, replaced, path] : candidates_in(folder)) {
     if (replaced) continue;  // publishing and cleaning see to those
-    if (kept >= keep_last)
+    if (std::ssize(kept) >= keep_last) {
       remove_checkpoint(path);
-    else if (damage_of(path, step).empty())
-      ++kept;
+      continue;
+    }
+    try {
+      const auto found = known.find(path);
+      Manifest manifest = found == known.end() ? manifest_of(path, step) : std::move(found->second);
+      if (found != known.end()) check_files(manifest, path);
+      kept.emplace(path, std::move(manifest));
+    } catch (const IoError&) {  // stays for inspection
+    }
   }
+  known = std::move(kept);
 }
 
 void remove_checkpoint(const std::string& path) {

@@ -4,8 +4,11 @@
 // one that is being replaced; it counts where "step_00000100" is not whole.
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
+
+#include "checkpoint/manifest.h"
 
 namespace moesaic {
 
@@ -23,9 +26,13 @@ struct LatestCheckpoint {
 LatestCheckpoint find_latest_checkpoint(const std::string& folder,
                                         int64_t before = std::numeric_limits<int64_t>::max());
 
+/// Manifests that were read or written before, by the checkpoint's path: reading a large one again takes long.
+using KnownManifests = std::map<std::string, Manifest>;
+
 /// Removes all checkpoints older than the newest keep_last (>= 1) whole ones. Newer damaged ones stay for
-/// inspection and do not count. Call it from one rank, after publishing.
-void prune_checkpoints(const std::string& folder, int64_t keep_last);
+/// inspection and do not count. Of those in `known`, only the files are looked at; it then holds those that are kept.
+/// Call it from one rank, after publishing.
+void prune_checkpoints(const std::string& folder, int64_t keep_last, KnownManifests& known);
 
 /// Tidies up what a crash left: what is unfinished is removed, and a checkpoint whose replacement did not come
 /// gets its name back. Call it from one rank, while no checkpoint is being written.

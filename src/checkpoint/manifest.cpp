@@ -137,9 +137,7 @@ Manifest decode_manifest(std::string_view text, const std::string& where) {
   return manifest;
 }
 
-Manifest read_manifest(const std::string& folder) {
-  const std::string path = folder + "/" + kManifestName;
-  Manifest manifest = decode_manifest(read_file(path, kMaxManifestBytes), path);
+void check_files(const Manifest& manifest, const std::string& folder) {
   for (size_t i = 0; i < manifest.files.size(); ++i) {
     const StoredFile& file = manifest.files[i];
     const std::string shard = folder + "/" + file.name;
@@ -149,6 +147,12 @@ Manifest read_manifest(const std::string& folder) {
                      "damaged{}",
                      shard, size, file.size, first_lost(manifest, static_cast<int64_t>(i), size));
   }
+}
+
+Manifest read_manifest(const std::string& folder) {
+  const std::string path = folder + "/" + kManifestName;
+  Manifest manifest = decode_manifest(read_file(path, kMaxManifestBytes), path);
+  check_files(manifest, folder);
   return manifest;
 }
 

@@ -41,7 +41,9 @@ std::string encode_manifest(const Manifest& manifest);
 /// IoError, beginning with `where`, unless the digest fits, the version is known, and every number is
 /// consistent with the others: file names are plain, each piece lies inside its file, each tensor is covered.
 Manifest decode_manifest(std::string_view text, const std::string& where);
-/// Reads <folder>/manifest.json and checks that each file it names is there with the right size.
+/// Checks that each file that the manifest names is in `folder` with the right size.
+void check_files(const Manifest& manifest, const std::string& folder);
+/// Reads <folder>/manifest.json, and checks its files.
 Manifest read_manifest(const std::string& folder);
 
 }  // namespace moesaic

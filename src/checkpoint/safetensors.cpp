@@ -150,7 +150,7 @@ std::vector<std::byte> SafetensorsFile::data(const StoredTensor& tensor) const {
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<StoredTensor> tensors,
                                      const std::map<std::string, std::string>& metadata)
-    : tensors_(std::move(tensors)), order_(tensors_.size()), file_(path) {
+    : tensors_(std::move(tensors)), order_(tensors_.size()), file_(path, Caching::direct) {
   std::iota(order_.begin(), order_.end(), size_t{0});
   std::stable_sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
     return size_of(tensors_[a].dtype) > size_of(tensors_[b].dtype);

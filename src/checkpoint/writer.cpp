@@ -76,7 +76,7 @@ ShardInfo CheckpointWriter::write_shard(
   return info;
 }
 
-void CheckpointWriter::publish(std::span<const ShardInfo> shards, const nlohmann::json& state) const {
+Manifest CheckpointWriter::publish(std::span<const ShardInfo> shards, const nlohmann::json& state) const {
   MOESAIC_CHECK(state.is_object(), "the state must be a JSON object");
   Manifest manifest;
   manifest.step = step_;
@@ -92,7 +92,7 @@ void CheckpointWriter::publish(std::span<const ShardInfo> shards, const nlohmann
   AtomicFile file(unfinished_ + "/" + kManifestName);
   file.write(encode_manifest(manifest));
   file.commit();
-  read_manifest(unfinished_);  // also finds a shard that another machine wrote to its own disk
+  check_files(manifest, unfinished_);  // finds a shard that another machine wrote to its own disk
 
   if (path_exists(path_)) {
     // At every moment one of the two has a name that counts.
@@ -102,6 +102,7 @@ void CheckpointWriter::publish(std::span<const ShardInfo> shards, const nlohmann
   } else {
     rename_path(unfinished_, path_);
   }
+  return manifest;
 }
 
 }  // namespace moesaic

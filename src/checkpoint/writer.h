@@ -36,8 +36,8 @@ class CheckpointWriter {
                         const std::function<std::span<const std::byte>(size_t)>& bytes_of) const;
   /// Checks that all shards are there and cover each tensor without contradiction, writes the manifest, and
   /// gives the checkpoint its name; an older one of the same step is replaced. state: an object, kept as it
-  /// is.
-  void publish(std::span<const ShardInfo> shards, const nlohmann::json& state) const;
+  /// is. Returns what the manifest holds.
+  Manifest publish(std::span<const ShardInfo> shards, const nlohmann::json& state) const;
 
   /// Where the checkpoint is after publish().
   const std::string& path() const { return path_; }

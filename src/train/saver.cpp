@@ -120,8 +120,8 @@ void Saver::enter_publish(std::vector<std::string> infos) {
   enter(Phase::publish, session_.rank().rank == 0, [this, state, texts = std::move(infos)] {
     std::vector<ShardInfo> shards;
     for (const std::string& text : texts) shards.push_back(decode_shard_info(text, folder_));
-    writer_->publish(shards, state);
-    prune_checkpoints(folder_, keep_last_);
+    known_.insert_or_assign(writer_->path(), writer_->publish(shards, state));
+    prune_checkpoints(folder_, keep_last_, known_);
     return std::string();
   });
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/folder.h"
 #include "checkpoint/writer.h"
 #include "train/checkpointing.h"
 #include "train/snapshot.h"
@@ -64,6 +65,7 @@ class Saver {
   int64_t keep_last_;
   double timeout_;
   Snapshot snapshot_;
+  KnownManifests known_;  // of rank 0, for its thread
   // Of the save under way.
   Phase phase_ = Phase::none;
   std::optional<CheckpointWriter> writer_;

@@ -2,12 +2,16 @@
 #include "base/line_reader.h"
 
 #include <gmock/gmock.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
+#include "base/file_system.h"
 #include "support/temp_folder.h"
 
 namespace moesaic {
@@ -78,6 +82,65 @@ TEST(AtomicFile, MixesSmallAndLargeWrites) {
   }
   file.commit();
   EXPECT_TRUE(slurp(folder / "a") == expected);
+}
+
+/// A disk that wants what goes around the page cache in its own blocks; 0: has no such way.
+class Blocks : public FileSystem {
+ public:
+  explicit Blocks(size_t block) : block_(block) {}
+  int open(const std::string& path, int flags, mode_t mode) override {
+    direct_ = (flags & O_DIRECT) != 0;
+    if (direct_ && block_ == 0) return errno = EINVAL, -1;
+    return FileSystem::open(path, flags & ~O_DIRECT, mode);
+  }
+  ssize_t write(int file, const void* from, size_t bytes) override {
+    if (!direct_) return FileSystem::write(file, from, bytes);
+    if (bytes % block_ != 0 || reinterpret_cast<uintptr_t>(from) % block_ != 0) return errno = EINVAL, -1;
+    ++num_direct;
+    return FileSystem::write(file, from, bytes - std::exchange(shorter, 0));
+  }
+  int num_direct = 0;
+  size_t shorter = 0;  // bytes of the next write that are not taken
+
+ private:
+  size_t block_;
+  bool direct_ = false;
+};
+
+/// Whether the file holds what was written.
+bool writes_directly(const std::string& path, size_t bytes) {
+  std::string expected;
+  AtomicFile file(path, Caching::direct);
+  for (size_t i = 0; expected.size() < bytes; ++i) {
+    const std::string part(std::min(bytes - expected.size(), size_t{300001}), static_cast<char>('a' + i % 26));
+    file.write(part);
+    expected += part;
+  }
+  EXPECT_EQ(file.size(), static_cast<int64_t>(bytes));
+  file.commit();
+  return slurp(path) == expected;
+}
+
+TEST(AtomicFile, GoesAroundThePageCacheWhereTheDiskLetsIt) {
+  const TempFolder folder;
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{4096}, size_t{1} << 20, (size_t{5} << 20) + 12345}) {
+    // The real disk; one of 512 bytes a block, of 4096, of more than we align to; one that has no such way.
+    EXPECT_TRUE(writes_directly(folder / "a", bytes)) << bytes;
+    for (const size_t block : {size_t{512}, size_t{4096}, size_t{3} << 20, size_t{0}}) {
+      Blocks disk(block);
+      const ReplacedFileSystem in_force(disk);
+      EXPECT_TRUE(writes_directly(folder / "a", bytes)) << bytes << ' ' << block;
+      EXPECT_EQ(disk.num_direct > 0, bytes > 0 && block > 0 && block <= 4096) << bytes << ' ' << block;
+    }
+  }
+}
+
+TEST(AtomicFile, GoesOnAfterADirectWriteThatFellShortBetweenBlocks) {
+  const TempFolder folder;
+  Blocks disk(512);
+  disk.shorter = 100;
+  const ReplacedFileSystem in_force(disk);
+  EXPECT_TRUE(writes_directly(folder / "a", (size_t{3} << 20) + 77));
 }
 
 TEST(AtomicFile, NamesThePathAndTheFullDisk) {

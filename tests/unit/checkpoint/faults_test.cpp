@@ -36,7 +36,8 @@ struct Save {
 
 void do_save(const Save& what) {
   save(kFolder, what.step, shards_of(model_of(what.mark), what.num_ranks));
-  prune_checkpoints(kFolder, kKeepLast);
+  KnownManifests known;
+  prune_checkpoints(kFolder, kKeepLast, known);
 }
 
 /// Which save the newest whole checkpoint is from, all of its values compared; "none", "none that can be read", or what is

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "support/path_files.h"
 #include "support/temp_folder.h"
 #include "unit/checkpoint/sharded_model.h"
 
@@ -77,11 +78,36 @@ TEST(CheckpointFolder, PruneKeepsTheNewestWholeOnes) {
   spit(folder / "step_00000004/rank_00001.safetensors", "");
   spit(folder / "step_00000001/rank_00001.safetensors", "");
   spit(folder / "notes.txt", "mine");
-  prune_checkpoints(folder.path(), 2);
+  KnownManifests known;
+  prune_checkpoints(folder.path(), 2, known);
   EXPECT_THAT(list_folder(folder.path()),
               ElementsAre("notes.txt", "step_00000003", "step_00000004", "step_00000005"));
-  prune_checkpoints(folder.path(), 9);
+  prune_checkpoints(folder.path(), 9, known);
   EXPECT_EQ(find_latest_checkpoint(folder.path()).step, 5);
+}
+
+TEST(CheckpointFolder, PruneReadsAManifestOnceAndLooksAtFilesAlways) {
+  const TempFolder folder;
+  const Model model;
+  for (const int64_t step : {1, 2, 3}) save(folder.path(), step, shards_of(model, 2));
+  std::vector<std::string> read;
+  PathFiles watched([&](const std::string& path) {
+    if (contains(path, kManifestName)) read.push_back(path);
+    return 0;
+  });
+  const ReplacedFileSystem in_force(watched);
+  KnownManifests known{{folder / "step_00000003", read_manifest(folder / "step_00000003")}};
+  read.clear();
+  prune_checkpoints(folder.path(), 2, known);
+  EXPECT_THAT(read, ElementsAre(folder / "step_00000002/manifest.json"));
+  read.clear();
+  prune_checkpoints(folder.path(), 2, known);
+  EXPECT_THAT(read, ElementsAre());
+  EXPECT_THAT(list_folder(folder.path()), ElementsAre("step_00000002", "step_00000003"));
+  // One that has lost a file since does not count, and is not what the others are removed for.
+  spit(folder / "step_00000003/rank_00001.safetensors", "");
+  prune_checkpoints(folder.path(), 1, known);
+  EXPECT_THAT(list_folder(folder.path()), ElementsAre("step_00000002", "step_00000003"));
 }
 
 }  // namespace
