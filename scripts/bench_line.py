@@ -18,5 +18,5 @@ else:
         f"{100 * r['floor_s'] / r['step_s']:.1f} % of the floor, MFU {100 * r['mfu']:.1f} %, "
         f"peak {r['memory_bytes'] / 2**30:.1f} GiB, expert max/mean {r['expert_max_over_mean']:.2f}, "
         f"communication {each('comm_s')} ms, exposed {each('exposed_comm_s')} ms, "
-        f"idle {1e3 * max(0.0, r['step_s'] - r['ranks'][0]['busy_s']):.1f} ms"
+        f"idle {each('idle_s')} ms"
     )

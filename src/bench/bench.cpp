@@ -196,7 +196,7 @@ std::string bench_step(const Config& config, BenchBy by, int64_t steps, bool jso
   const double step = median(measured.seconds),
                tokens = static_cast<double>(config.train.global_batch * config.train.seq_len);
   double floor = 0;
-  const double idle = std::max(0.0, step - measured.overlaps.front().busy / kTraced);
+  const double idle = (measured.overlaps.front().span - measured.overlaps.front().busy) / kTraced;
   for (auto& [name, kind] : kinds) {
     for (const Cost& cost : kind.costs) kind.floor += floor_seconds(cost, ceilings);
     floor += kind.floor / kTraced;
@@ -219,7 +219,8 @@ std::string bench_step(const Config& config, BenchBy by, int64_t steps, bool jso
     for (const Overlap& o : measured.overlaps)
       all["ranks"].push_back({{"comm_s", o.comm / kTraced},
                               {"exposed_comm_s", o.exposed / kTraced},
-                              {"busy_s", o.busy / kTraced}});
+                              {"busy_s", o.busy / kTraced},
+                              {"idle_s", (o.span - o.busy) / kTraced}});
     for (const ProductRate& p : ceilings.products)
       all["products"].push_back({{"work", p.work == Work::attention ? "attention" : "product"},
                                  {"m", p.m},

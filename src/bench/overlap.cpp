@@ -17,6 +17,7 @@ Overlap overlap_of(const std::vector<Interval>& intervals) {
   }
   std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) { return a.at < b.at; });
   Overlap sums;
+  if (!edges.empty()) sums.span = edges.back().at - edges.front().at;
   int running[2] = {0, 0};  // other ops, collectives
   for (size_t i = 0; i < edges.size(); ++i) {
     const double passed = i == 0 ? 0 : edges[i].at - edges[i - 1].at;

@@ -11,8 +11,9 @@ struct Interval {
   bool comm = false;
 };
 
-/// Seconds during which at least one op of a kind ran.
+/// Seconds from the first op's begin to the last one's end, and those of them during which at least one op of a kind ran.
 struct Overlap {
+  double span = 0;
   double busy = 0;     // any op
   double comm = 0;     // a collective
   double exposed = 0;  // a collective and nothing else

@@ -10,6 +10,7 @@ TEST(Overlap, CountsWhatRunsAloneAndWhatIsHidden) {
   const Overlap o =
       overlap_of({{6, 9, false}, {3, 7, true}, {0, 4, false}, {1, 2, true}, {10, 11, true}, {5, 8, true}});
   EXPECT_DOUBLE_EQ(o.busy, 10);
+  EXPECT_DOUBLE_EQ(o.span, 11);
   EXPECT_DOUBLE_EQ(o.comm, 1 + 5 + 1);
   EXPECT_DOUBLE_EQ(o.exposed, 2 + 1);
 }
@@ -23,7 +24,7 @@ TEST(Overlap, TouchingIntervalsOfOneKindAreOne) {
 
 TEST(Overlap, NothingIsNothing) {
   const Overlap o = overlap_of({});
-  EXPECT_EQ(o.busy + o.comm + o.exposed, 0);
+  EXPECT_EQ(o.span + o.busy + o.comm + o.exposed, 0);
 }
 
 }  // namespace
