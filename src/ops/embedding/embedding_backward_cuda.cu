@@ -12,7 +12,7 @@ namespace moesaic::ops {
 namespace {
 
 constexpr int kLong = 64;                // a run of more tokens is a long one
-constexpr int kDepth = 2, kRows = 4;     // packs of a lane, and rows of each, in flight in a short run
+constexpr int kDepth = 8;                // packs of a lane in flight in a short run
 constexpr int kLoaders = 8, kLoad = 16;  // warps that load in a long run, and rows that each loads at a time
 constexpr int kTile = kLoaders * kLoad, kLongThreads = 32 * (1 + kLoaders);
 constexpr unsigned kWarp = 0xffffffffu;
@@ -56,23 +56,17 @@ __global__ void __launch_bounds__(kPieceThreads) short_runs_kernel(Pointers<T> p
       const bool same = at + lane < p.count && p.ids[at + lane] == id;
       const int32_t token = same ? p.order[at + lane] : 0;
       const int num = __popc(__ballot_sync(kWarp, same));  // the first ones: equal ids are neighbours
-      for (int r = 0; r < num; r += kRows) {
-        Words<T, N> rows[kRows][kDepth];
+      for (int r = 0; r < num; ++r) {
+        const T* from = p.dx + __shfl_sync(kWarp, token, r) * p.width;
+        Words<T, N> row[kDepth];
 #pragma unroll
-        for (int e = 0; e < kRows; ++e) {
-          const T* from = p.dx + __shfl_sync(kWarp, token, min(r + e, 31)) * p.width;
+        for (int d = 0; d < kDepth; ++d)
+          if (pack + 32 * d < row_packs) row[d] = load_words<N>(from + (pack + 32 * d) * N);
 #pragma unroll
-          for (int d = 0; d < kDepth; ++d)
-            if (r + e < num && pack + 32 * d < row_packs)
-              rows[e][d] = load_words<N>(from + (pack + 32 * d) * N);
-        }
+        for (int d = 0; d < kDepth; ++d)
+          if (pack + 32 * d < row_packs)
 #pragma unroll
-        for (int e = 0; e < kRows; ++e)
-#pragma unroll
-          for (int d = 0; d < kDepth; ++d)
-            if (r + e < num && pack + 32 * d < row_packs)
-#pragma unroll
-              for (int i = 0; i < N; ++i) sums[d][i] += rows[e][d][i];
+            for (int i = 0; i < N; ++i) sums[d][i] += row[d][i];
       }
       if (num < 32) break;
     }
