@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "support/layout_cases.h"
 
 namespace moesaic::test {
@@ -39,13 +41,18 @@ void expect_equal(const Outcome& a, const Outcome& b, double update_bound) {
   EXPECT_LT(bias_error, 1e-6) << bias;
 }
 
+bool same_evaluation(const Outcome& a, const Outcome& b) {
+  return std::abs(a.evaluation.loss - b.evaluation.loss) <= 1e-5 * b.evaluation.loss;
+}
+
 /// Runs a case and its one-rank twin. A token whose K-th and next expert lie closer than rounding may go to another one;
-/// then the comparison says nothing, and another seed is taken.
+/// then the comparison says nothing, and another seed is taken. Of an evaluation, whose sequences past the end are routed too,
+/// only the loss tells: what is wrong would be so with the last seed as well.
 void compare_with_one_rank(LayoutCase c, double update_bound) {
   for (const uint64_t seed : {3, 4, 5, 6}) {
     c.config.train.seed = seed;
     const Outcome one = run_case(one_rank(c), kSteps), many = run_case(c, kSteps);
-    if (!same_routing(many, one)) continue;
+    if (!same_routing(many, one) || (seed < 6 && !same_evaluation(many, one))) continue;
     return expect_equal(many, one, update_bound);
   }
   ADD_FAILURE() << "routing differs from that of one rank with every seed";
