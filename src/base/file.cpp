@@ -187,7 +187,8 @@ void AtomicFile::leave_direct() {
 }
 
 void AtomicFile::finish() {
-  const auto padded = direct_ ? static_cast<size_t>(round_up(static_cast<int64_t>(filled_), kBufferAlignment)) : filled_;
+  const auto padded =
+      direct_ ? static_cast<size_t>(round_up(static_cast<int64_t>(filled_), kBufferAlignment)) : filled_;
   if (padded == filled_) return flush();
   std::fill(buffer_.get() + filled_, buffer_.get() + padded, std::byte{0});
   filled_ = padded;

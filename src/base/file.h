@@ -79,7 +79,9 @@ class AtomicFile {
   // Around the page cache, what is written at once begins and ends at multiples of the disk's blocks, in memory too.
   static constexpr size_t kBufferAlignment = 4 << 10;
   struct Free {
-    void operator()(std::byte* bytes) const { ::operator delete[](bytes, std::align_val_t{kBufferAlignment}); }
+    void operator()(std::byte* bytes) const {
+      ::operator delete[](bytes, std::align_val_t{kBufferAlignment});
+    }
   };
 
   FileSystem& files_;

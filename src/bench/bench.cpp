@@ -45,7 +45,7 @@ constexpr double kLearningRate = 1e-7;  // routing stays what the first weights 
 std::string line_of(const Node& node, BenchBy by) {
   if (by == BenchBy::segment) return node.segment.empty() ? "other" : node.segment;
   const Cost& c = node.cost;
-  const std::string op = c.work == Work::comm ? node.name.substr(0, node.name.find(' ')) : node.name;
+  std::string op = c.work == Work::comm ? node.name.substr(0, node.name.find(' ')) : node.name;
   if (by == BenchBy::op) return op;
   if (c.is_product()) return fmt::format("{} {} x {} x {}{}", op, c.m, c.n, c.k, c.adds ? " +=" : "");
   return fmt::format("{} {}", op, format_bytes(static_cast<int64_t>(c.bytes)));
@@ -146,7 +146,7 @@ Measured measure(const Config& config, BenchBy by, int64_t steps) {
       measured.memory_bytes = rank.device->arena().high_water(), measured.load = worst_load(result);
       measured.driver_before = before, measured.driver_after = gpu ? gpu_memory_in_use() : 0;
     }
-    const Overlap mine = overlap_of(std::move(intervals));
+    const Overlap mine = overlap_of(intervals);
     for (const std::string& other : rank.control.all_gather(bytes_of(mine)))
       if (rank.rank == 0) measured.overlaps.push_back(overlap_from(other));
   });

@@ -1,8 +1,8 @@
 #include "base/file.h"
 #include "base/line_reader.h"
 
-#include <gmock/gmock.h>
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -112,7 +112,8 @@ bool writes_directly(const std::string& path, size_t bytes) {
   std::string expected;
   AtomicFile file(path, Caching::direct);
   for (size_t i = 0; expected.size() < bytes; ++i) {
-    const std::string part(std::min(bytes - expected.size(), size_t{300001}), static_cast<char>('a' + i % 26));
+    const std::string part(std::min(bytes - expected.size(), size_t{300001}),
+                           static_cast<char>('a' + i % 26));
     file.write(part);
     expected += part;
   }
@@ -123,7 +124,8 @@ bool writes_directly(const std::string& path, size_t bytes) {
 
 TEST(AtomicFile, GoesAroundThePageCacheWhereTheDiskLetsIt) {
   const TempFolder folder;
-  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{4096}, size_t{1} << 20, (size_t{5} << 20) + 12345}) {
+  for (const size_t bytes :
+       {size_t{0}, size_t{1}, size_t{4096}, size_t{1} << 20, (size_t{5} << 20) + 12345}) {
     // The real disk; one of 512 bytes a block, of 4096, of more than we align to; one that has no such way.
     EXPECT_TRUE(writes_directly(folder / "a", bytes)) << bytes;
     for (const size_t block : {size_t{512}, size_t{4096}, size_t{3} << 20, size_t{0}}) {

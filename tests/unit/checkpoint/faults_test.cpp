@@ -64,8 +64,8 @@ std::string tree(FileSystem& files, const std::string& path) {
   std::string all;
   for (const std::string& name : names) {
     all += name + " ";
-    const std::string below = tree(files, path + "/" + name);
-    if (!below.empty()) all += "(" + below + ") ";
+    const std::string below = tree(files, fmt::format("{}/{}", path, name));
+    if (!below.empty()) all += fmt::format("({}) ", below);
   }
   return all;
 }
