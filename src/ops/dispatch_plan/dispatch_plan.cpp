@@ -36,7 +36,7 @@ int64_t dispatch_plan_scratch(const PlanChunks& chunks, int64_t e, int64_t num_l
 }
 
 void dispatch_plan(Program& g, Stream stream, const DispatchPlan& args) {
-  const Shape& indices = g.shape(args.indices);
+  const Shape indices = g.shape(args.indices);
   MOESAIC_CHECK(args.e > 0 && args.rank >= 0 && args.rank < args.e, "rank {} of {}", args.rank, args.e);
   const int64_t K = indices[-1], T = div_exact(indices.rows(), args.e);
   check_placement(args);

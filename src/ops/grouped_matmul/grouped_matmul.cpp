@@ -48,8 +48,7 @@ int64_t grouped_matmul_weight_grad_scratch(const Program& g, const GroupedMatmul
 }
 
 void grouped_matmul(Program& g, Stream stream, const GroupedMatmul& args) {
-  const Shape &x = g.shape(args.x), &w = g.shape(args.w), &y = g.shape(args.y),
-              &offsets = g.shape(args.offsets);
+  const Shape x = g.shape(args.x), w = g.shape(args.w), y = g.shape(args.y), offsets = g.shape(args.offsets);
   MOESAIC_CHECK(w.num_dims() == 3 && offsets.numel() == w[0] + 1, "weights {}, offsets {}", w.str(),
                 offsets.str());
   MOESAIC_CHECK(x[-1] == w[args.trans_w ? 2 : 1] && y[-1] == w[args.trans_w ? 1 : 2], "{} times {} to {}",
@@ -84,8 +83,8 @@ void grouped_matmul(Program& g, Stream stream, const GroupedMatmul& args) {
 }
 
 void grouped_matmul_weight_grad(Program& g, Stream stream, const GroupedMatmulWeightGrad& args) {
-  const Shape &dy = g.shape(args.dy), &x = g.shape(args.x), &dw = g.shape(args.dw),
-              &offsets = g.shape(args.offsets);
+  const Shape dy = g.shape(args.dy), x = g.shape(args.x), dw = g.shape(args.dw),
+              offsets = g.shape(args.offsets);
   MOESAIC_CHECK(dw.num_dims() == 3 && offsets.numel() == dw[0] + 1, "weights {}, offsets {}", dw.str(),
                 offsets.str());
   MOESAIC_CHECK(dy[-1] == dw[1] && x[-1] == dw[2], "{} and {} to {}", dy.str(), x.str(), dw.str());

@@ -17,7 +17,7 @@ HeadLossScratch head_loss_scratch(const Shape& logits, int64_t num_tokens, bool 
 }
 
 void head_loss(Program& g, Stream stream, const HeadLoss& args) {
-  const Shape &x = g.shape(args.x), &w = g.shape(args.w), &logits = g.shape(args.logits);
+  const Shape x = g.shape(args.x), w = g.shape(args.w), logits = g.shape(args.logits);
   MOESAIC_CHECK(is_float(g.dtype(args.x)) && g.dtype(args.w) == g.dtype(args.x));
   MOESAIC_CHECK(w.num_dims() == 2 && w[1] == x[-1], "{} times {}", x.str(), w.str());
   MOESAIC_CHECK(
