@@ -80,6 +80,8 @@ std::string activation_table(const ActivationTable& activations) {
 }
 
 void on_null_device(Config config, int64_t rank, bool training, const std::function<void(Session&)>& look) {
+  config.layout.overlap =
+      resolve_overlap(config.layout.overlap, config.run.device);  // what its device would do
   config.run.device = DeviceKind::null;
   run_null_rank(rank, Mesh(config.layout).world_size(), [&](Rank& r) {
     Session session(config, r, training);

@@ -50,6 +50,17 @@ TEST(InspectProgram, ShowsTheProgramsThatAreAskedFor) {
   EXPECT_THAT(message_of([&] { inspect_program(c, "nothing"); }), HasSubstr("\"nothing\""));
 }
 
+TEST(InspectProgram, ShowsWhatTheRunsOwnDeviceWouldDo) {
+  Config c = small_config();
+  c.layout.n = 2;
+  const std::string cpu = inspect_program(c, "MoE layer forward");
+  c.run.device = DeviceKind::cuda;
+  const std::string automatic = inspect_program(c, "MoE layer forward");
+  c.layout.overlap = OverlapMode::parts;
+  EXPECT_EQ(automatic, inspect_program(c, "MoE layer forward"));
+  EXPECT_NE(automatic, cpu);
+}
+
 /// Elements that a MoE layer keeps under the selective policy, apart from statistics and routing.
 int64_t kept_elements(Config c) {
   c.run.device = DeviceKind::null;
