@@ -17,6 +17,7 @@ constexpr unsigned kSeconds = 60;  // of one child; a run that hangs is a run th
 struct Case {
   Dispatch dispatch;
   Rebuild rebuild;
+  OverlapMode overlap = OverlapMode::none;
 };
 
 Config config_of(const Case& c) {
@@ -24,6 +25,7 @@ Config config_of(const Case& c) {
   config.layout.n = 2;
   config.layout.dispatch = c.dispatch;
   config.layout.rebuild = c.rebuild;
+  config.layout.overlap = c.overlap;
   config.model.shared_ffn = 16;
   config.model.num_layers = 1;
   config.balance.z_coef = 1e-2;
@@ -101,7 +103,11 @@ INSTANTIATE_TEST_SUITE_P(Layer, DroppedWait,
                          testing::Values(Case{Dispatch::a2a, Rebuild::none},
                                          Case{Dispatch::a2a, Rebuild::full},
                                          Case{Dispatch::ag_rs, Rebuild::none},
-                                         Case{Dispatch::ag_rs, Rebuild::full}));
+                                         Case{Dispatch::ag_rs, Rebuild::full},
+                                         Case{Dispatch::a2a, Rebuild::none, OverlapMode::parts},
+                                         Case{Dispatch::a2a, Rebuild::full, OverlapMode::parts},
+                                         Case{Dispatch::ag_rs, Rebuild::none, OverlapMode::parts},
+                                         Case{Dispatch::ag_rs, Rebuild::full, OverlapMode::parts}));
 
 }  // namespace
 }  // namespace moesaic::test

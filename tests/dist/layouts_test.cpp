@@ -85,6 +85,23 @@ TEST_P(Layouts, EqualOneRankUnderAdamW) {
 
 INSTANTIATE_TEST_SUITE_P(Matrix, Layouts, testing::Range(0, kShares));
 
+TEST(Parts, OfOddNumbersOfSequencesEqualOneRank) {
+  // The other cases have powers of two: one sequence has no halves, and three have unequal ones.
+  for (const int64_t sequences : {1, 3})
+    for (const Dispatch dispatch : {Dispatch::a2a, Dispatch::ag_rs}) {
+      LayoutCase c{.name = fmt::format("{} sequences, dispatch {}", sequences, static_cast<int>(dispatch)),
+                   .config = small_config(),
+                   .packed = true};
+      SCOPED_TRACE(c.name);
+      c.config.layout.n = 2, c.config.layout.attention = AttentionStrategy::sp;
+      c.config.layout.dispatch = dispatch, c.config.layout.overlap = OverlapMode::parts;
+      c.config.data.packed_documents = true;
+      c.config.train.micro_batch = sequences, c.config.train.global_batch = 2 * sequences;
+      c.config.optim.lr = 0.05;
+      compare_with_one_rank(c, 1e-3);
+    }
+}
+
 TEST(Capacity, DropsTheSameRowsInAnyLayout) {
   // The pairwise choice meets each two of these values, but not always all of them at once.
   for (const BalanceScope scope : {BalanceScope::micro_batch, BalanceScope::global})

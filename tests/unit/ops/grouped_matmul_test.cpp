@@ -26,6 +26,8 @@ std::vector<int32_t> some_map(int64_t count, int64_t bound) {
   return map;
 }
 
+using Part = ops::GroupedMatmul::Part;
+
 struct Case {
   std::vector<int32_t> sizes;
   int64_t num_rows;  // R: at least the sum of sizes
@@ -33,7 +35,7 @@ struct Case {
   bool trans_w = true;
   DType in = DType::f32, out = DType::f32;
   int num_threads = 1;
-  bool in_parts = false;  // the rest of each group behind its front, which is a third of it
+  std::vector<Part> parts = {};  // in this order; none: the whole. The front is a third of each group
 
   int64_t num_groups() const { return static_cast<int64_t>(sizes.size()); }
   int64_t used() const { return std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); }
@@ -41,6 +43,13 @@ struct Case {
   int64_t in_cols() const { return trans_w ? kK : kN; }
   int64_t out_cols() const { return trans_w ? kN : kK; }
 };
+
+std::vector<int32_t> splits_of(const Case& c) {
+  std::vector<int32_t> splits = offsets_of(c.sizes);
+  splits.pop_back();
+  for (size_t i = 0; i < c.sizes.size(); ++i) splits[i] += c.sizes[i] / 3;
+  return splits;
+}
 
 /// Calls f(group, row, row of x) for each row that a group owns.
 template <class F>
@@ -79,16 +88,14 @@ std::vector<float> run(const Case& c, const std::vector<float>& x, const std::ve
   const Handle y = r.tensor("y", {c.num_rows, c.out_cols()}, {}, c.out);
   ops::GroupedMatmul args{.x = xh, .x_rows = map, .w = wh, .offsets = offsets, .y = y, .trans_w = c.trans_w};
   if (ordered != nullptr) args.x_in_order = r.tensor("x_in_order", {c.num_rows, c.in_cols()}, {}, c.in);
-  if (c.in_parts) {
-    std::vector<int32_t> split = offsets_of(c.sizes);
-    for (size_t i = 0; i < c.sizes.size(); ++i) split[i] += c.sizes[i] / 3;
-    split.pop_back();
-    args.split = r.ints("split", {c.num_groups()}, split);
-    args.part = ops::GroupedMatmul::Part::rest;
+  if (c.parts.empty())
     ops::grouped_matmul(r.program(), Stream::compute, args);
-    args.part = ops::GroupedMatmul::Part::front;
+  else
+    args.split = r.ints("split", {c.num_groups()}, splits_of(c));
+  for (const Part part : c.parts) {
+    args.part = part;
+    ops::grouped_matmul(r.program(), Stream::compute, args);
   }
-  ops::grouped_matmul(r.program(), Stream::compute, args);
   r.run();
   if (ordered != nullptr) *ordered = r.get(args.x_in_order);
   return r.get(y);
@@ -141,10 +148,9 @@ TEST(GroupedMatmul, BitsOfARowDoNotDependOnGroupSizesNorOnThreads) {
 }
 
 TEST(GroupedMatmul, RowsInTheOrderOfTheProductAreThoseOfTheMap) {
-  for (const bool in_parts : {false, true})
+  for (const auto& parts : {std::vector<Part>{}, {Part::rest, Part::front}})
     for (const DType type : {DType::f32, DType::bf16}) {
-      const Case c{
-          .sizes = {4, 0, 290, 3}, .num_rows = 310, .mapped = true, .in = type, .in_parts = in_parts};
+      const Case c{.sizes = {4, 0, 290, 3}, .num_rows = 310, .mapped = true, .in = type, .parts = parts};
       const auto x = as_bf16(randn(c.source_rows() * c.in_cols(), 1)), w = randn(4 * kN * kK, 2);
       std::vector<float> ordered;
       run(c, x, w, &ordered);
@@ -165,12 +171,23 @@ TEST(GroupedMatmul, TwoPartsMakeTheSameBits) {
         Case c{.sizes = sizes, .num_rows = 310, .mapped = mapped, .trans_w = trans_w};
         const auto x = randn(c.source_rows() * c.in_cols(), 1), w = randn(c.num_groups() * kN * kK, 2);
         const auto whole = run(c, x, w);
-        c.in_parts = true;
+        c.parts = {Part::rest, Part::front};
         const auto parts = run(c, x, w);
         const auto used = c.used() * c.out_cols();
         EXPECT_TRUE(std::equal(whole.begin(), whole.begin() + used, parts.begin()));
         for (auto i = static_cast<size_t>(used); i < parts.size(); ++i)
           ASSERT_TRUE(std::isnan(parts[i])) << i;
+        // Each makes its own rows and touches none of the other's.
+        for (const Part part : {Part::front, Part::rest}) {
+          c.parts = {part};
+          const auto one = run(c, x, w);
+          each_row(c, [&](int64_t group, int64_t row, int64_t) {
+            const bool made = (row < splits_of(c)[static_cast<size_t>(group)]) == (part == Part::front);
+            const float first = one[static_cast<size_t>(row * c.out_cols())];
+            EXPECT_TRUE(made ? first == whole[static_cast<size_t>(row * c.out_cols())] : std::isnan(first))
+                << row;
+          });
+        }
       }
 }
 
