@@ -92,7 +92,7 @@ TEST(SelectiveRebuild, KeepsAtMostThePapersElementsPerLayer) {
         if (m.num_heads % n != 0) continue;  // the tiny shapes
         // A head's width is D/H in the paper's models; where it is not, heads count as H A / D times as wide.
         const double D = static_cast<double>(m.hidden), H = static_cast<double>(m.num_heads),
-                     T = static_cast<double>(c.train.seq_len / n),
+                     T = static_cast<double>(div_exact(c.train.seq_len, n)),
                      wide = H * static_cast<double>(m.head_dim) / D;
         // A shared expert is one more expert of every token; it needs no room for uneven routing.
         const double shared = static_cast<double>(m.shared_ffn);
