@@ -61,7 +61,8 @@ class Communicator {
   /// recv [size * bytes]: part p = part `rank` of p's send [size * bytes].
   virtual Pending all_to_all(const Call& call, const void* send, void* recv, int64_t bytes) = 0;
   /// What a reduce_scatter sums, moved and not summed: recv [(size - 1) * bytes] = part `rank` of the other ranks' send
-  /// [size * bytes], in rank order without this rank's own. On a GPU copy engines do it, beside ops that fill the GPU.
+  /// [size * bytes], in rank order without this rank's own, which is not read: it may be written meanwhile. On a GPU copy
+  /// engines do it, beside ops that fill the GPU.
   virtual Pending exchange_parts(const Call& call, const void* send, void* recv, int64_t bytes) = 0;
   /// All-to-all of strided pieces.
   virtual Pending all_to_all_blocks(const Call& call, const void* send, void* recv,
