@@ -1,13 +1,11 @@
 #include "layers/attention.h"
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 
-#include "comm/collectives.h"
+#include "layers/head_exchange.h"
 #include "ops/attention/attention.h"
 #include "ops/bias/bias.h"
-#include "ops/kv_copies/kv_copies.h"
 #include "ops/matmul/matmul.h"
 #include "ops/qk_rope/qk_rope.h"
 #include "ops/rmsnorm/rmsnorm.h"
@@ -15,127 +13,7 @@
 namespace moesaic {
 namespace {
 
-constexpr Stream kCompute = Stream::compute, kComm = Stream::comm;
-
-/// Sequences [first, first + count) of a micro-batch, which know nothing of the others.
-struct Sequences {
-  int64_t first, count;
-};
-
-/// Two halves where one may be exchanged while the other is attended to.
-std::vector<Sequences> halves(const LayerSpec& spec) {
-  const int64_t B = spec.attention_batch;
-  if (!spec.exchanges_heads() || !spec.in_parts() || B == 1) return {{0, B}};
-  return {{0, B / 2}, {B / 2, B - B / 2}};
-}
-
-/// Their part of a tensor whose slowest dimension goes over the sequences, or over their tokens.
-Handle part(Pass& p, Handle whole, Sequences which) {
-  const Shape& shape = p.g.shape(whole);
-  const int64_t B = p.spec.attention_batch, count = div_exact(shape.numel(), B);
-  const int64_t first = div_exact(shape[0], B) * which.count;
-  return p.g.view(
-      whole, which.first * count,
-      shape.num_dims() < 3 ? Shape{first, which.count * count / first} : Shape{first, shape[1], shape[2]});
-}
-
-/// One kind of head in a row of a token-sharded tensor and in a row of a head-sharded one; in heads.
-struct HeadColumns {
-  int64_t token_first;          // its first head in the token-sharded row ...
-  int64_t head_first, count;    // ... and in the head-sharded row, where each rank holds `count` of them
-  std::vector<int64_t> starts;  // [n] which of its heads rank r holds first
-};
-
-/// Copies of `sequences` from [*, S/n, token_width heads] on every rank to [*, S, head_width heads] (to_heads), or back.
-BlockCopy head_copy(const LayerSpec& spec, const HeadColumns& c, int64_t sequences, int64_t token_width,
-                    int64_t head_width, bool to_heads) {
-  const int64_t head = spec.model.head_dim * size_of(spec.dtype), shard = spec.S / spec.n;
-  std::vector<int64_t> in_tokens, in_heads;
-  for (int64_t r = 0; r < spec.n; ++r) {
-    in_tokens.push_back((c.token_first + c.starts[static_cast<size_t>(r)]) * head);
-    in_heads.push_back((r * shard * head_width + c.head_first) * head);
-  }
-  BlockCopy copy{.outer = sequences, .rows = shard, .width = c.count * head};
-  copy.send_offset = to_heads ? in_tokens : in_heads;
-  copy.recv_offset = to_heads ? in_heads : in_tokens;
-  const int64_t token_pitch = token_width * head, head_pitch = head_width * head;
-  copy.send_pitch = to_heads ? token_pitch : head_pitch;
-  copy.recv_pitch = to_heads ? head_pitch : token_pitch;
-  copy.send_outer = (to_heads ? shard : spec.S) * copy.send_pitch;
-  copy.recv_outer = (to_heads ? spec.S : shard) * copy.recv_pitch;
-  return copy;
-}
-
-std::vector<int64_t> starts(int64_t n, int64_t heads) {
-  std::vector<int64_t> first;
-  for (int64_t r = 0; r < n; ++r) first.push_back(r * heads / n);
-  return first;
-}
-
-/// attn [B, S, H/n heads] <-> attn_x [B, S/n, H heads], of some sequences.
-void exchange_heads(Pass& p, Sequences which, Handle from, Handle to, bool to_heads,
-                    const std::string& what) {
-  const int64_t H = p.spec.model.num_heads, Hl = p.spec.local_heads;
-  const HeadColumns columns{0, 0, Hl, starts(p.spec.n, H)};
-  comm::all_to_all_blocks(p.g, kComm, *p.spec.groups.n, part(p, from, which), part(p, to, which),
-                          {head_copy(p.spec, columns, which.count, H, Hl, to_heads)}, what);
-}
-
-/// qkv [B, S/n, (H + 2G) heads] -> qkv_x [B, S, (Hl + 2 Gl) heads], of some sequences.
-void exchange_qkv(Pass& p, Sequences which, Handle qkv, Handle qkv_x) {
-  const auto& s = p.spec;
-  const int64_t H = s.model.num_heads, G = s.model.num_kv_heads, Hl = s.local_heads, Gl = s.local_kv_heads;
-  std::vector<BlockCopy> copies;
-  for (const HeadColumns& c : {HeadColumns{0, 0, Hl, starts(s.n, H)}, HeadColumns{H, Hl, Gl, starts(s.n, G)},
-                               HeadColumns{H + G, Hl + Gl, Gl, starts(s.n, G)}})
-    copies.push_back(head_copy(s, c, which.count, H + 2 * G, Hl + 2 * Gl, true));
-  comm::all_to_all_blocks(p.g, kComm, *s.groups.n, part(p, qkv, which), part(p, qkv_x, which),
-                          std::move(copies), "qkv");
-}
-
-/// The way back of d_qkv: where there are more ranks than key/value heads, copies of these come back, and are summed.
-class DqkvReturn {
- public:
-  DqkvReturn(Pass& p, Handle d_qkv)
-      : p_(p),
-        d_qkv_(d_qkv),
-        num_copies_(std::max<int64_t>(p.spec.n / p.spec.model.num_kv_heads, 1)),
-        heads_(p.spec.model.num_heads),
-        wide_(p.spec.model.num_kv_heads * num_copies_),
-        to_(num_copies_ == 1
-                ? d_qkv
-                : p.temp("d_qkv_copies", {p.spec.T, (heads_ + 2 * wide_) * p.spec.model.head_dim})) {}
-
-  /// d_qkv_x [B, S, (Hl + 2 Gl) heads] of some sequences, to [B, S/n, (H + 2 G) heads].
-  void send(Sequences which, Handle d_qkv_x) {
-    const auto& s = p_.spec;
-    const int64_t Hl = s.local_heads, Gl = s.local_kv_heads;
-    std::vector<BlockCopy> copies;
-    for (const HeadColumns& c :
-         {HeadColumns{0, 0, Hl, starts(s.n, heads_)}, HeadColumns{heads_, Hl, Gl, starts(s.n, wide_)},
-          HeadColumns{heads_ + wide_, Hl + Gl, Gl, starts(s.n, wide_)}})
-      copies.push_back(head_copy(s, c, which.count, heads_ + 2 * wide_, Hl + 2 * Gl, false));
-    comm::all_to_all_blocks(p_.g, kComm, *s.groups.n, part(p_, d_qkv_x, which), part(p_, to_, which),
-                            std::move(copies), "d_qkv");
-  }
-  /// Once all have been sent.
-  void finish() {
-    if (num_copies_ > 1)
-      ops::sum_kv_copies(p_.g, kCompute,
-                         {.x = to_,
-                          .y = d_qkv_,
-                          .num_heads = heads_,
-                          .num_kv_heads = p_.spec.model.num_kv_heads,
-                          .num_copies = num_copies_,
-                          .head_dim = p_.spec.model.head_dim});
-  }
-
- private:
-  Pass& p_;
-  Handle d_qkv_;
-  int64_t num_copies_, heads_, wide_;
-  Handle to_;
-};
+constexpr Stream kCompute = Stream::compute;
 
 struct Weights {
   explicit Weights(Pass& p)
@@ -194,15 +72,14 @@ void rotate(Pass& p, const Weights& w, Handle qkv, Handle qkv_x) {
 }
 
 /// Where each token's document starts; absent when a sequence is always one document, which attention does faster.
-Handle doc_start(Pass& p) {
-  return p.spec.packed_documents ? BatchLayout(p.spec).doc_start(p.g, p.slots) : Handle{};
+Handle doc_start(Pass& p, Sequences which) {
+  return p.spec.packed_documents ? part(p, BatchLayout(p.spec).doc_start(p.g, p.slots), which) : Handle{};
 }
 
 void attend(Pass& p, Sequences which, Handle qkv_x, Handle attn, Handle lse) {
-  const Handle starts = doc_start(p);
   ops::attention_forward(p.g, kCompute,
                          {.qkv = part(p, qkv_x, which),
-                          .doc_start = starts ? part(p, starts, which) : starts,
+                          .doc_start = doc_start(p, which),
                           .o = part(p, attn, which),
                           .lse = part(p, lse, which),
                           .num_heads = p.spec.local_heads,
@@ -346,7 +223,6 @@ void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden
   const Handle d_qkv_x = p.temp("d_qkv_x", {B, s.S, s.local_qkv_width()});
   const Handle d_qkv = s.exchanges_heads() ? p.temp("d_qkv", {s.T, s.qkv_width()})
                                            : p.g.view(d_qkv_x, 0, {s.T, s.local_qkv_width()});
-  const Handle starts = doc_start(p);
   std::optional<DqkvReturn> back;
   if (s.exchanges_heads()) back.emplace(p, d_qkv);
   for (const Sequences which : halves(s)) {
@@ -355,7 +231,7 @@ void attention_backward(Pass& p, Handle hidden, Handle d_ln2_in, Handle d_hidden
                              .qkv = part(p, qkv_x, which),
                              .o = part(p, attn, which),
                              .lse = part(p, lse, which),
-                             .doc_start = starts ? part(p, starts, which) : starts,
+                             .doc_start = doc_start(p, which),
                              .d_qkv = part(p, d_qkv_x, which),
                              .num_heads = s.local_heads,
                              .num_kv_heads = s.local_kv_heads,

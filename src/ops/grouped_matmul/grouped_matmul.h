@@ -12,7 +12,8 @@ namespace moesaic::ops {
 /// x_rows[r]. offsets: i32 [E_local + 1]. x, w: f32 or bf16, the same; y: f32 or bf16; FP32 accumulation, y
 /// rounded once. Bits of a row do not depend on the sizes of the groups (small ones are padded, gemm.h).
 /// part, with `split` i32 [E_local], offsets[i] <= split[i] <= offsets[i + 1]: only the rows of each group in front of split[i], or
-/// only those from it on, so that one half need not wait for what the other reads, nor, on the same stream, what reads it for the other.
+/// only those from it on, so that one half need not wait for what the other reads, nor, on the same stream,
+/// what reads it for the other.
 /// x_in_order [R, *], of x's type, with x_rows only: also gets the rows of x in the order of the product, for a later op that
 /// wants them so.
 /// `expected_rows`: of this product, for the cost (T K when balanced): 2 rows N K operations; x, x_in_order, y and x_rows rows
