@@ -42,7 +42,7 @@ class InputFile {
 std::string read_file(const std::string& path, int64_t max_bytes);
 
 /// How bytes reach the disk. `page_cache`: as usual. `direct`: around the system's cache, for files that are large and not
-/// read again soon: no second copy in memory, half the processor time, nothing else pushed out of the cache; where
+/// read again soon: no second copy in memory, less processor time, nothing else pushed out of the cache; where
 /// the file system has no such way, as usual.
 enum class Caching { page_cache, direct };
 

@@ -95,8 +95,11 @@ void prune_checkpoints(const std::string& folder, int64_t keep_last, KnownManife
     }
     try {
       const auto found = known.find(path);
-      Manifest manifest = found == known.end() ? manifest_of(path, step) : std::move(found->second);
-      if (found != known.end()) check_files(manifest, path);
+      const bool is_known = found != known.end() && path_exists(path + "/" + kManifestName);
+      Manifest manifest = is_known ? std::move(found->second) : manifest_of(path, step);
+      if (is_known) check_files(manifest, path);
+      manifest.pieces.clear();
+      manifest.pieces.shrink_to_fit();
       kept.emplace(path, std::move(manifest));
     } catch (const IoError&) {  // stays for inspection
     }

@@ -26,11 +26,13 @@ struct LatestCheckpoint {
 LatestCheckpoint find_latest_checkpoint(const std::string& folder,
                                         int64_t before = std::numeric_limits<int64_t>::max());
 
-/// Manifests that were read or written before, by the checkpoint's path: reading a large one again takes long.
+/// Manifests that were read or written before, by the checkpoint's path: reading a large one again takes long. Pieces are not
+/// needed, and may be left out.
 using KnownManifests = std::map<std::string, Manifest>;
 
 /// Removes all checkpoints older than the newest keep_last (>= 1) whole ones. Newer damaged ones stay for
-/// inspection and do not count. Of those in `known`, only the files are looked at; it then holds those that are kept.
+/// inspection and do not count. Of those in `known`, only the files' sizes are looked at; it then holds those that are
+/// kept, without pieces.
 /// Call it from one rank, after publishing.
 void prune_checkpoints(const std::string& folder, int64_t keep_last, KnownManifests& known);
 

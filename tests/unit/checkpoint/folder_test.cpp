@@ -104,10 +104,14 @@ TEST(CheckpointFolder, PruneReadsAManifestOnceAndLooksAtFilesAlways) {
   prune_checkpoints(folder.path(), 2, known);
   EXPECT_THAT(read, ElementsAre());
   EXPECT_THAT(list_folder(folder.path()), ElementsAre("step_00000002", "step_00000003"));
-  // One that has lost a file since does not count, and is not what the others are removed for.
+  // One that has lost its manifest or a file since does not count, and is not what the others are removed for.
   spit(folder / "step_00000003/rank_00001.safetensors", "");
   prune_checkpoints(folder.path(), 1, known);
   EXPECT_THAT(list_folder(folder.path()), ElementsAre("step_00000002", "step_00000003"));
+  known = {{folder / "step_00000002", read_manifest(folder / "step_00000002")}};
+  remove_tree(folder / "step_00000002/manifest.json");
+  prune_checkpoints(folder.path(), 1, known);
+  EXPECT_TRUE(known.empty());
 }
 
 }  // namespace
